@@ -55,9 +55,9 @@ if not batch then return waiters.finish(q, { code }) end
 local entries = topic.entries(batch, priorities)
 -- `true` for features.plan and features.accept, as in a transaction: nothing arrives in the topic itself. topic.plan does for each
 -- copy what a send outside of a transaction does.
-if batch.wants then
+if batch.asking then
   features.load()
-  code = features.plan(q, batch.records, batch.wants, true)
+  code = features.plan(q, batch.asking, true)
   if code then return waiters.finish(q, { code }) end
 end
 code = topic.plan(q, entries, transaction) -- asks for the queues of subscribers, and applies all limits to the copies
@@ -67,6 +67,6 @@ if context.missing then return waiters.finish(q, context.missing) end
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 local ids = topic.number(entries, transaction)
-if batch.wants then features.accept(q, ids, batch.records, batch.wants, true) end
+if batch.asking then features.accept(q, batch.asking, ids, true) end
 topic.deliver(q, transaction)
 return waiters.finish(q, context.reply(status.OK, table.concat(ids), transaction and transaction.fence))

@@ -75,7 +75,7 @@ if not code and (context.manager.limited or q.quota_messages or q.quota_bytes) t
   quota.load()
   code = quota.refuses(q, count, batch.bytes)
 end
-if not code and batch.wants then code = features.plan(q, batch.records, batch.wants, transactional) end
+if not code and batch.asking then code = features.plan(q, batch.asking, transactional) end
 
 -- A refusal may leave negative acknowledgements and dead letters, which are decided first, too. Messages whose time is over refuse
 -- no other one: if the call could not serve all timers, the client calls again before anything is refused.

@@ -44,9 +44,9 @@ function schedules.plan(name, message, slot)
   enqueue.append(batch, rec, nil, q)
   if batch.bytes > q.max_bytes then return nil, status.MESSAGE_TOO_LARGE end
   local code = quota.refuses(q, 1, batch.bytes)
-  if not code and batch.wants then
+  if not code and batch.asking then
     features.load()
-    code = features.plan(q, batch.records, batch.wants, false)
+    code = features.plan(q, batch.asking, false)
   end
   if code then return nil, code end
   batch.queue, batch.priority = q, string.sub(message, 1, 1)

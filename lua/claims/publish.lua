@@ -100,21 +100,22 @@ function publish.plan(stage)
   repeat
     local batch, _, used = publish.read(stage, from, publish.step_special, false)
     from = from + used
-    local refusal = batch.wants and publish.plan_batch(stage.part, batch)
+    local refusal = batch.asking and publish.plan_batch(stage.part, batch.asking)
     if refusal then return refusal end
   until used == 0
 end
 
--- Does so for a batch of a stage. Adds to part.keys the dedup keys of its messages.
+-- Does so for a batch of features. Adds to part.keys the dedup keys of its messages.
 function publish.plan_batch(part, batch)
-  for n, wants in pairs(batch.wants) do
-    local rec = batch.records[n]
-    if wants.late and enqueue.is_late(rec) then return status.ENQUEUE_TIMED_OUT end
-    local key = wants.dedup and record.field(rec, "dedup_key")
-    if key and part.keys[key] then return status.DUPLICATE end
-    if key then part.keys[key] = true end
+  for _, n in ipairs(batch.places) do
+    if batch.wants[n].late and enqueue.is_late(batch.records[n]) then return status.ENQUEUE_TIMED_OUT end
   end
-  return features.plan(part.q, batch.records, batch.wants, false)
+  for _, n in ipairs(batch.by_feature.dedup or {}) do
+    local key = record.field(batch.records[n], "dedup_key")
+    if part.keys[key] then return status.DUPLICATE end
+    part.keys[key] = true
+  end
+  return features.plan(part.q, batch, false)
 end
 
 -- Apply -----------------------------------------------------------------------------------------------------------------

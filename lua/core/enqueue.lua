@@ -13,7 +13,7 @@
 --
 -- A batch holds the messages of one queue as columns, by place:
 --   records  their records; larges: large bodies, or nil if there are none
---   wants    what special messages ask for (features.wants), or nil if none is special
+--   asking   a batch of features with those that ask for something (features.batch), or nil if none does
 --   special  is one of them special or named (core/record)?
 --   bytes    size of all
 --
@@ -50,8 +50,8 @@ function enqueue.parse(q, at)
       if size > most then return nil, status.MESSAGE_TOO_LARGE end
       enqueue.append(batch, rec, large, q)
       count = count + 1
-      local wanted = batch.wants and batch.wants[count]
-      if wanted and wanted.late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
+      local wants = batch.asking and batch.asking.wants[count]
+      if wants and wants.late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
     end
     at = at + 1
   end
@@ -94,20 +94,20 @@ function enqueue.ids(priorities, count, transactional)
   return ids
 end
 
--- Stores the messages of a batch: available, or locked by `transaction`, in which they are sent. If batch.wants is there,
+-- Stores the messages of a batch: available, or locked by `transaction`, in which they are sent. If batch.asking is there,
 -- the caller has called features.plan before; features/topic has planned itself what the copies for its subscribers leave behind.
 function enqueue.put(q, ids, batch, transaction)
   store.add(q, ids, batch.records, batch.larges, batch.bytes)
   if batch.special then
     q.has_special = true
-    if batch.wants then features.accept(q, ids, batch.records, batch.wants, transaction ~= nil) end
+    if batch.asking then features.accept(q, batch.asking, ids, transaction ~= nil) end
   end
   if transaction then return enqueue.hold(q, ids, batch, transaction) end
-  -- Messages with `wants` have hooks that are called as they arrive. Those that are only named need no more than their member in
+  -- Messages that ask for something have hooks that are called as they arrive. Those that are only named need their member in
   -- the index of identifiers, which reaches up to q.indexed; most queues were never searched for an identifier.
-  if batch.wants or batch.special and q.indexed ~= queue.never then
+  if batch.asking or batch.special and q.indexed ~= queue.never then
     position.load()
-    return position.arrive(q, ids, batch.records)
+    return position.arrive(q, ids, batch.records, batch.asking)
   end
   store.make_available(q, ids)
 end
@@ -128,7 +128,7 @@ end
 
 -- Returns a batch with no messages. `records`: an empty list.
 function enqueue.new_batch(records)
-  return { records = records, larges = nil, bytes = 0, special = false, wants = nil }
+  return { records = records, larges = nil, bytes = 0, special = false, asking = nil }
 end
 
 -- Adds a message for queue q to a batch. `large`: its body if that is large, else nil. A queue with trails marks a share of its
@@ -152,7 +152,7 @@ function enqueue.append(batch, rec, large, q)
     batch.special = true
   elseif not is_free and record.is_special(rec) then
     features.load()
-    batch.special, batch.wants = true, batch.wants or {}
-    batch.wants[place] = features.wants(rec)
+    batch.special, batch.asking = true, batch.asking or features.batch(nil, batch.records)
+    features.note(batch.asking, place)
   end
 end

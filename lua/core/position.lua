@@ -121,18 +121,17 @@ end
 
 -- Special messages -----------------------------------------------------------------------------------------------------
 
--- Returns what is to be done for special messages (core/record) that come or go, nil if there is nothing to do: in most queues no
--- message is special, or all have only a correlation id for which no reader has searched. If `places` is there, features/features
--- is loaded. The fields of the table, each nil if it is empty:
+-- Returns what is to be done for special messages (core/record) that come or go. Both results are nil if there is nothing to do: in
+-- most queues no message is special, or all have only a correlation id for which no reader has searched.
 --
---   members  the members in the index of identifiers, of messages that have only a correlation id (flag named)
---   places   places in the columns of all other special messages, of which the features take care (features/features)
---   wants    by place, what these ask for (features.wants)
+--   members  a list of members of the index of identifiers, of messages that have only a correlation id (flag named)
+--   batch    a batch of features with all others; if there is one, features/features is loaded
 --
--- `held`: set of places of messages that are locked, and so not in the index; nil if there are none.
-function position.special(q, ids, recs, held)
+-- `held`: set of places of messages that are locked, and so not in the index; nil if there are none. `known`: the batch, if the
+-- caller has it already.
+function position.special(q, ids, recs, held, known)
   if not q.has_special then return end
-  local members, places, wants = nil, nil, nil
+  local members, batch = nil, known
   local byte, free, flag_at = string.byte, record.free, record.flag_at
   for n = 1, #ids do
     local flag = byte(recs[n], flag_at)
@@ -142,14 +141,14 @@ function position.special(q, ids, recs, held)
           members = members or { nil }
           members[#members + 1] = record.member(recs[n], ids[n])
         end
-      elseif record.is_special(recs[n]) then
+      elseif not known and record.is_special(recs[n]) then
         features.load()
-        places, wants = places or { nil }, wants or { nil }
-        places[#places + 1], wants[n] = n, features.wants(recs[n])
+        batch = batch or features.batch(ids, recs)
+        features.note(batch, n)
       end
     end
   end
-  if members or places then return { members = members, places = places, wants = wants } end
+  return members, batch
 end
 
 -- Must the record of a message be read when its lock ends? If not, the state of the lock says all that is needed. `wanted`:
@@ -160,11 +159,12 @@ end
 
 -- Adds columns of available messages to the index of identifiers. For matching/index_build, which brings the index up to date.
 function position.add_to_index(q, ids, recs)
-  local special = position.special(q, ids, recs)
-  if not special then return end
-  local members = special.members or { nil }
-  if special.places then index.load() end
-  for _, n in ipairs(special.places or {}) do index.append(members, q, ids[n], recs[n], special.wants[n].keys) end
+  local members, batch = position.special(q, ids, recs)
+  members = members or { nil }
+  if batch then
+    index.load()
+    for _, n in ipairs(batch.places) do index.append(members, q, ids[n], recs[n], batch.wants[n].keys) end
+  end
   chunked.add(q.index, members)
 end
 
@@ -172,33 +172,33 @@ end
 
 -- Makes columns of messages available that are in no list (3.1.7.2.2 Message Position Available). One that has expired is deleted
 -- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends
--- (notify.serve): of most messages all readers, of those whose group is busy only readers that take nothing.
-function position.arrive(q, ids, recs)
+-- (notify.serve): of most messages all readers, of those whose group is busy only readers that take nothing. `known`: as of
+-- position.special.
+function position.arrive(q, ids, recs, known)
   if not q.has_special then
     for n = 1, #recs do
       if record.is_special(recs[n]) then q.has_special, q.changed = true, true end
     end
   end
-  local special = position.special(q, ids, recs)
-  if special then
-    if special.members then chunked.add(q.index, special.members) end
-    if special.places and features.arrive(q, ids, recs, special) then return end
-  end
+  local members, batch = position.special(q, ids, recs, nil, known)
+  if members then chunked.add(q.index, members) end
+  if batch and features.arrive(q, batch) then return end
   store.make_available(q, ids)
 end
 
 -- Makes entries available.
 function position.arrive_entries(q, entries)
-  if #entries > 0 then position.arrive(q, position.columns_of(entries)) end
+  if #entries == 0 then return end
+  local ids, recs = position.columns_of(entries)
+  position.arrive(q, ids, recs)
 end
 
 -- Takes columns of messages out of the index and tells their features, before core/transfer makes them available in another
 -- queue, or admin/rewrite in the same one with other records or ids.
 function position.before_move(q, ids, recs)
-  local special = position.special(q, ids, recs)
-  if not special then return end
-  if special.members then chunked.run("ZREM", q.index, special.members) end
-  if special.places then features.delete(q, ids, recs, special, false) end
+  local members, batch = position.special(q, ids, recs)
+  if members then chunked.run("ZREM", q.index, members) end
+  if batch then features.delete(q, batch, false) end
 end
 
 -- Locked ---------------------------------------------------------------------------------------------------------------
@@ -238,12 +238,11 @@ end
 -- Takes messages that are about to be locked out of the index, and tells their features. `kind`: of their states. Returns by
 -- place what the messages ask for (features.wants).
 function position.before_lock(q, ids, recs, kind)
-  local special = position.special(q, ids, recs)
-  if not special then return position.nothing end
-  if special.members then chunked.run("ZREM", q.index, special.members) end
-  if not special.places then return position.nothing end
-  features.lock(q, ids, recs, special, kind ~= message_state.moved and ARGV[1])
-  return special.wants
+  local members, batch = position.special(q, ids, recs)
+  if members then chunked.run("ZREM", q.index, members) end
+  if not batch then return position.nothing end
+  features.lock(q, batch, kind ~= message_state.moved and ARGV[1])
+  return batch.wants
 end
 
 -- Are these messages such that a lock need not give them states, and may be in the header of the queue (core/locks)?

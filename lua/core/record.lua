@@ -94,9 +94,8 @@ end
 -- Returns the keys of the head's system fields, one letter each, in their order. A field whose key is not among them need not
 -- be looked for.
 function record.keys(rec)
-  local keys = ""
-  for key in string.gmatch(string.match(rec, "^[^%z]*", 15), "\3(.)") do keys = keys .. key end
-  return keys
+  local stop = string.find(rec, "\0", 15, true) or #rec + 1 -- a damaged record may have no NUL
+  return (string.gsub(string.sub(rec, 15, stop - 1), "[^\3]*\3?(.?)", "%1"))
 end
 
 -- Is this field among `keys` (record.keys)?

@@ -103,11 +103,9 @@ function removal.delete(q, entries, reason)
 
   -- Index and features first: they look at what is still stored.
   chunked.run("ZREM", q.index, parts.visible)
-  local special = position.special(q, ids, recs, parts.held)
-  if special then
-    if special.members then chunked.run("ZREM", q.index, special.members) end
-    if special.places then features.delete(q, ids, recs, special, reason, parts.held, entries) end
-  end
+  local members, batch = position.special(q, ids, recs, parts.held)
+  if members then chunked.run("ZREM", q.index, members) end
+  if batch then features.delete(q, batch, reason, parts.held, entries) end
 
   -- Then what the messages leave behind, for which their bodies are read once more, and at last the messages themselves.
   store.count(q, -#entries, -parts.bytes)

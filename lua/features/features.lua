@@ -18,8 +18,8 @@
 -- of its messages. Plain messages, which ask for nothing, never come here.
 --
 -- A feature is a module with a table `hooks` of the functions that it needs, which features.run calls as hook(q, batch,
--- places). `places` are the places in the batch of the messages that ask for the feature. A hook is called when the
--- messages
+-- places). `batch` is of features.batch, `places` the places in it of the messages that ask for the feature. A hook is called when
+-- the messages
 --
 --   plan    are about to be sent, before the first write: it returns the status that refuses them, or nil, or asks for queues
 --           (context.require)
@@ -66,9 +66,9 @@ features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", 
 
 -- Messages and batches ------------------------------------------------------------------------------------------------
 
--- Returns what a message asks for, as a table that must not be changed: with the name of each feature whether it does,
--- and
+-- Returns what a message asks for, as a table that must not be changed:
 --
+--   names      the names of the features
 --   keys       the keys of its head
 --   traced     it wants copies or acknowledgements
 --   late       it may be refused for the time that it has travelled
@@ -82,47 +82,60 @@ function features.wants(rec)
   local wants = cache.special[keys]
   if wants then return wants end
   local traced = record.has_any(keys, features.traced)
-  wants = { keys = keys, traced = traced, late = record.has_key(keys, "time_to_reach_queue"), plain_end = not traced }
+  wants = { names = { nil }, keys = keys, traced = traced, late = record.has_key(keys, "time_to_reach_queue"),
+    plain_end = not traced }
   for n = 1, #features.list do
     local feature = features.list[n]
-    if feature.fields then
-      local asked = record.has_any(keys, feature.fields)
-      wants[feature.name] = asked
-      if asked and feature.at_end then wants.plain_end = false end
+    if feature.fields and record.has_any(keys, feature.fields) then
+      wants.names[#wants.names + 1] = feature.name
+      if feature.at_end then wants.plain_end = false end
     end
   end
   return cache.keep(cache.special, keys, wants)
 end
 
--- Returns the batch that hooks take. ids, records: columns (core/position); places: of the messages that ask for
--- something; wants: by place, what each of them asks for; fates: by place, as the hook `arrive` sets them. The others are nil
--- here, and set for the hooks that need them. locked, holder: the messages are locked now, `holder` by this slot; reason, held,
--- entries: they are deleted, those in the set `held` were locked before; target: the queue that they move to.
-function features.batch(ids, recs, places, wants)
-  return { ids = ids, records = recs, places = places, wants = wants, fates = {}, reason = nil, locked = nil,
-    held = nil, holder = nil, entries = nil, target = nil }
+-- Returns a batch without messages, for columns of which some ask for something; features.note adds these. `ids` is nil before a
+-- send is accepted. The fields:
+--
+--   ids, records  the columns (core/position)
+--   places        of the messages that ask for something, in rising order
+--   wants         by place, what each of them asks for (features.wants)
+--   by_feature    by the name of a feature, the places of the messages that ask for it
+--   traced        the places of those that want copies or acknowledgements
+--   fates         by place, as the hook `arrive` sets them
+--
+-- The others are nil here, and set for the hooks that need them. locked, holder: the messages are locked now, `holder` by this
+-- slot; reason, held, entries: they are deleted, those in the set `held` were locked before; target: the queue that they move to.
+function features.batch(ids, recs)
+  return { ids = ids, records = recs, places = { nil }, wants = { nil }, by_feature = {}, traced = { nil }, fates = {},
+    reason = nil, locked = nil, held = nil, holder = nil, entries = nil, target = nil }
+end
+
+-- Adds to a batch the message at this place of its columns, which asks for something.
+function features.note(batch, place)
+  local wants, by_feature = features.wants(batch.records[place]), batch.by_feature
+  batch.wants[place] = wants
+  batch.places[#batch.places + 1] = place
+  for n = 1, #wants.names do
+    local places = by_feature[wants.names[n]] or { nil }
+    places[#places + 1] = place
+    by_feature[wants.names[n]] = places
+  end
+  if wants.traced then batch.traced[#batch.traced + 1] = place end
 end
 
 -- Calls this hook of each feature that a message of the batch asks for. Returns the first status that a hook returns,
 -- or nil.
 function features.run(hook, q, batch)
-  local wants = batch.wants
-  for n = 1, #features.list do
-    local feature, places = features.list[n], nil
-    if feature.option and q.options[feature.option] and not q.parent then
-      places = batch.places
-    elseif feature.fields then
-      for k = 1, #batch.places do
-        local place = batch.places[k]
-        if wants[place][feature.name] then
-          places = places or { nil }
-          places[#places + 1] = place
-        end
-      end
+  local list, by_feature, options = features.list, batch.by_feature, not q.parent and q.options or {}
+  for n = 1, #list do
+    local feature = list[n]
+    local places = options[feature.option] and batch.places or by_feature[feature.name]
+    if places then
+      local run = features.hooks(feature)[hook]
+      local code = run and run(q, batch, places)
+      if code then return code end
     end
-    local run = places and features.hooks(feature)[hook]
-    local code = run and run(q, batch, places)
-    if code then return code end
   end
 end
 
@@ -135,64 +148,43 @@ end
 -- Sending -------------------------------------------------------------------------------------------------------------
 
 -- Decides for messages that are about to be sent. Returns the status that refuses them, or nil; context.missing may
--- name queues then. `wants`: by place, what the messages ask for, nil for plain ones. `transactional`: they are sent in
--- a transaction, whose commit plans their arrival.
-function features.plan(q, recs, wants, transactional)
-  local places = features.places(recs, wants)
-  local code = features.run("plan", q, features.batch(nil, recs, places, wants))
-  if code or transactional then return code end
-  local traced, expired = features.entries(nil, recs, places, wants), { nil }
-  for k = 1, #places do
-    local rec = recs[places[k]]
-    if wants[places[k]].expiry and record.is_expired(rec, context.now) then expired[#expired + 1] = { rec = rec } end
-  end
-  if traced[1] or expired[1] then
-    trace.load()
-    trace.plan_accepted(traced)
-    trace.plan(q, expired, "receive_timeout")
-  end
+-- name queues then. `transactional`: they are sent in a transaction, whose commit plans their arrival.
+function features.plan(q, batch, transactional)
+  local code = features.run("plan", q, batch)
+  if code or transactional or not batch.traced[1] then return code end
+  local traced = features.traced_entries(batch)
+  trace.load()
+  trace.plan_accepted(traced)
+  trace.expiring(q, traced)
 end
 
--- Tells the features that the messages of a send are in the queue now. Arguments as of features.plan.
-function features.accept(q, ids, recs, wants, transactional)
-  local places = features.places(recs, wants)
-  features.run("accept", q, features.batch(ids, recs, places, wants))
-  local traced = not transactional and features.entries(ids, recs, places, wants) or {}
-  if traced[1] then
-    trace.load()
-    trace.accepted(q, traced)
-  end
+-- Tells the features that the messages of a send are in the queue now, with these ids. Other arguments as of features.plan.
+function features.accept(q, batch, ids, transactional)
+  batch.ids = ids
+  features.run("accept", q, batch)
+  if transactional or not batch.traced[1] then return end
+  trace.load()
+  trace.accepted(q, features.traced_entries(batch))
 end
 
--- Returns the places of the messages that ask for something.
-function features.places(recs, wants)
-  local places = { nil }
-  for n = 1, #recs do
-    if wants[n] then places[#places + 1] = n end
-  end
-  return places
-end
-
--- Returns those that want to be traced as entries (core/position). `ids` is nil before the send is accepted.
-function features.entries(ids, recs, places, wants)
+-- Returns the messages that want to be traced as entries (core/position), without ids before the send is accepted.
+function features.traced_entries(batch)
   local entries = { nil }
-  for k = 1, #places do
-    local n = places[k]
-    if wants[n].traced then entries[#entries + 1] = { id = ids and ids[n] or nil, rec = recs[n] } end
+  for k = 1, #batch.traced do
+    local place = batch.traced[k]
+    entries[k] = { id = batch.ids and batch.ids[place] or nil, rec = batch.records[place] }
   end
   return entries
 end
 
 -- Availability --------------------------------------------------------------------------------------------------------
 
--- Tells the features that messages become available; `special`: which of them ask for something (position.special). Returns
--- true if this has made the messages available, or has done with them what their fates say; false if that is left to the
--- caller.
-function features.arrive(q, ids, recs, special)
-  local batch = features.batch(ids, recs, special.places, special.wants)
+-- Tells the features that messages become available. Returns true if this has made all messages of the columns available, or has
+-- done with them what their fates say; false if that is left to the caller.
+function features.arrive(q, batch)
   features.run("arrive", q, batch)
   if not next(batch.fates) then return false end
-  features.arrive_by_fate(q, ids, batch.fates)
+  features.arrive_by_fate(q, batch.ids, batch.fates)
   return true
 end
 
@@ -220,16 +212,14 @@ function features.arrive_by_fate(q, ids, fates)
 end
 
 -- Tells the features that messages are locked now. `holder`: the slot of their reader; false if a transaction moves them.
-function features.lock(q, ids, recs, special, holder)
-  local batch = features.batch(ids, recs, special.places, special.wants)
+function features.lock(q, batch, holder)
   batch.locked, batch.holder = true, holder
   features.run("leave", q, batch)
 end
 
 -- Tells the features that messages are deleted. `reason`: why; false if they go to another queue of the family. `held`:
 -- the set of the places of those that were locked. `entries`: the same messages (core/position).
-function features.delete(q, ids, recs, special, reason, held, entries)
-  local batch = features.batch(ids, recs, special.places, special.wants)
+function features.delete(q, batch, reason, held, entries)
   batch.reason, batch.held, batch.entries = reason, held, entries
   features.run("leave", q, batch)
 end
@@ -237,16 +227,11 @@ end
 -- Calls the hook "unlock" or "move" for those of these entries that ask for something. `target`: the queue that they
 -- move to.
 function features.pass(hook, q, entries, target)
-  local ids, recs, places, wants = { nil }, { nil }, { nil }, {}
+  local batch = features.batch(position.columns_of(entries))
   for n = 1, #entries do
-    ids[n], recs[n] = entries[n].id, entries[n].rec
-    if record.is_special(recs[n]) then
-      places[#places + 1] = n
-      wants[n] = features.wants(recs[n])
-    end
+    if record.is_special(entries[n].rec) then features.note(batch, n) end
   end
-  if not places[1] then return end
-  local batch = features.batch(ids, recs, places, wants)
+  if not batch.places[1] then return end
   batch.entries, batch.target = entries, target
   features.run(hook, q, batch)
 end

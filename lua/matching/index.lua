@@ -80,21 +80,20 @@ end
 
 -- Members of a message ---------------------------------------------------------------------------------------------------
 
--- Appends the members of a message to a list. Arguments as of index.members.
-function index.append(list, q, lookup_id, rec, keys)
-  local members = index.members(q, lookup_id, rec, keys)
-  for n = 1, #members do list[#list + 1] = members[n] end
+-- Returns the members of a message that is, or was, available. Arguments as of index.append.
+function index.members(q, lookup_id, rec, keys)
+  local members = { nil }
+  index.append(members, q, lookup_id, rec, keys)
+  return members
 end
 
--- Returns the members of a message that is, or was, available. `keys`: record.keys of its record. Of q only `indexed`,
--- `locks_groups` and `records` are needed.
-function index.members(q, lookup_id, rec, keys)
-  local members = lookup_id <= q.indexed and index.members_without_group(lookup_id, rec, keys) or {}
-  if not record.has_key(keys, "group_id") and not q.locks_groups then return members end
+-- Appends these members to a list. `keys`: record.keys of the record. Of q only `indexed`, `locks_groups` and `records` are needed.
+function index.append(members, q, lookup_id, rec, keys)
+  if lookup_id <= q.indexed then index.append_without_group(members, lookup_id, rec, keys) end
+  if not record.has_key(keys, "group_id") and not q.locks_groups then return end
   local fields = index.fields(rec)
   members[#members + 1] = index.letters.group_id .. (fields.group_id or "") .. "\0" .. lookup_id
   if fields.group_id then members[#members + 1] = index.member_in_order(q, lookup_id, rec, fields) end
-  return members
 end
 
 -- Returns the member "n" of a message in a group. `fields`: index.fields of it.
@@ -105,14 +104,13 @@ function index.member_in_order(q, lookup_id, rec, fields)
   return member .. (is_large and redis.call("HSTRLEN", q.records, "^" .. lookup_id) or fields.body_bytes)
 end
 
--- Returns the members of a message that the index reaches, without those of its group; most messages have none.
-function index.members_without_group(lookup_id, rec, keys)
-  local letters, members = index.letters, {}
+-- Appends the members of a message that the index reaches, without those of its group; most messages have none.
+function index.append_without_group(members, lookup_id, rec, keys)
+  local letters = index.letters
   local id = record.has_key(keys, "message_id") and index.id(record.field(rec, "message_id"))
-  if id then members[1] = letters.message_id .. id .. "\0" .. lookup_id end
+  if id then members[#members + 1] = letters.message_id .. id .. "\0" .. lookup_id end
   id = record.has_key(keys, "correlation_id") and index.id(record.field(rec, "correlation_id"))
   if id then members[#members + 1] = letters.correlation_id .. id .. "\0" .. lookup_id end
-  return members
 end
 
 -- Searching -------------------------------------------------------------------------------------------------------------
