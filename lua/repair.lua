@@ -62,14 +62,11 @@ for n = 4, #ARGV, 4 do
   else
     set_header(opened(place), element, value)
   end
-  -- Configs are made again from the fields, if they were made from what is wrong.
-  if what == "hset" or what == "hdel" then
-    local q = key ~= KEYS[1] and string.sub(key, -2) == ":q" and opened(place)
-    if q then
-      queue.save_config(q)
-    elseif key == KEYS[1] then
-      redis.call("HDEL", key, "config")
-    end
+  -- The config of a queue is made again from its fields, if it was made from what is wrong. No edit changes a field of which the
+  -- config of the manager is made.
+  if (what == "hset" or what == "hdel") and string.sub(key, -2) == ":q" then
+    local q = opened(place)
+    if q then queue.save_config(q) end
   end
 end
 return context.close(context.reply(status.OK, context.history))
