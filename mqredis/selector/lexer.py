@@ -4,7 +4,7 @@
 too. All of this package raises its errors with ``refuse``.
 
 Lexical rules: Jakarta Messaging 3.8.1.1 (Java identifiers and literals) and IBM MQ (dotted names, byte strings
-``"0x.."``). Work is linear in the text, and the text is at most 8 KiB.
+``"0x.."``). Work is linear in the text, and the text is at most 10 KiB.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 from mqredis.errors import SelectorSyntaxError
 
 # docs/selectors.md tells users these limits (tests/docs/test_docs.py compares).
-MAX_BYTES = 8192
+MAX_BYTES = 10240
 MAX_DEPTH = 64
 MAX_NODES = 1024
 
@@ -79,10 +79,13 @@ class Lexeme(NamedTuple):
     text: str
 
 
-def refuse(reason: str, position: int) -> NoReturn:
+def refuse(reason: str, position: int, mqrc: int = SelectorSyntaxError.mqrc) -> NoReturn:
     """Raise the one error of this package."""
     raise SelectorSyntaxError(
-        f"the selector is not valid at character {position}: {reason}", reason=reason, position=position
+        f"the selector is not valid at character {position}: {reason}",
+        reason=reason,
+        position=position,
+        mqrc=mqrc,
     )
 
 
@@ -97,7 +100,7 @@ def decode(text: str | bytes) -> str:
                 return text if isinstance(text, str) else text.decode()
         except UnicodeError as error:
             refuse("the text is not valid Unicode", getattr(error, "start", 0))
-    return refuse(f"the text is longer than {MAX_BYTES} bytes", 0)
+    return refuse(f"the text is longer than {MAX_BYTES} bytes", 0, mqrc=2519)
 
 
 def tokens(text: str) -> list[Lexeme]:

@@ -52,7 +52,7 @@ def parse(text: str | bytes, *, refuse_never: bool = False) -> Selector:
     """
     selector = _parse(decode(text))
     if refuse_never and selector.never:
-        refuse("no message can match: the condition is never true", 0)
+        refuse("no message can match: the condition is never true", 0, mqrc=2504)
     return selector
 
 

@@ -72,8 +72,24 @@ def test_selector_that_is_always_true_is_detected(text: str | bytes):
 )
 def test_selector_that_is_never_true_is_detected_and_refused(text: str):
     assert parse(text).never
-    with pytest.raises(SelectorSyntaxError):
+    with pytest.raises(SelectorSyntaxError) as refused:
         parse(text, refuse_never=True)
+    assert refused.value.mqrc == 2504
+
+
+@pytest.mark.parametrize("character,bytes_each", [("x", 1), ("é", 2)])
+def test_selector_has_at_most_10240_bytes(character: str, bytes_each: int):
+    longest = "a = '" + character * ((10240 - 6) // bytes_each) + "'"
+    assert parse(longest).matches({"a": character * ((10240 - 6) // bytes_each)})
+    with pytest.raises(SelectorSyntaxError) as refused:
+        parse(longest + " ")
+    assert refused.value.mqrc == 2519
+
+
+def test_syntax_error_has_the_reason_code_of_ibm_mq():
+    with pytest.raises(SelectorSyntaxError) as refused:
+        parse("a =")
+    assert refused.value.mqrc == 2459
 
 
 @pytest.mark.parametrize(
