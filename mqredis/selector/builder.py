@@ -49,6 +49,8 @@ class Part(NamedTuple):
     """Where it begins in the text, for errors."""
     depth: int
     """How many nodes stand below each other in it; 1 for a leaf."""
+    bracketed: bool = False
+    """Does it stand in parentheses?"""
 
 
 class Builder:
@@ -88,6 +90,10 @@ class Builder:
     def not_between(self, parts: list[Any]) -> Part:
         """NOT BETWEEN."""
         return self._between([parts[0], *parts[2:]], negated=True)
+
+    def bracketed(self, parts: list[Part]) -> Part:
+        """``(...)``, a condition or an operand."""
+        return parts[0]._replace(bracketed=True)
 
     def _between(self, parts: list[Part], negated: bool) -> Part:
         for part in parts:
@@ -209,7 +215,7 @@ def _number(part: Part, reason: str) -> None:
 
 
 def _name(part: Part, what: str) -> Property | Header:
-    if not isinstance(part.node, Property | Header):
+    if part.bracketed or not isinstance(part.node, Property | Header):
         refuse(f"the left side of {what} is a name", part.at)
     return part.node
 

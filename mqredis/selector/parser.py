@@ -40,7 +40,7 @@ selector: disjunction
     | BYTES   -> literal
     | BOOL    -> literal
     | NAME    -> name
-    | _OPEN disjunction _CLOSE
+    | _OPEN disjunction _CLOSE -> bracketed
 """
 
 
