@@ -44,8 +44,8 @@ def open_handle(
     selected = selection(selector)
     if selected is not None and access in (Access.SEND, Access.MOVE):
         raise InvalidArgument("a selector needs a handle that reads", mqrc=2516)
-    several = isinstance(name, str) and "," in name
-    if several:
+    paths = _expanded(name)
+    if len(paths) > 1:
         if access is not Access.SEND:
             raise UnsupportedAccess("a multiple-element name can only be opened with Access.SEND")
         if share is not Share.DENY_NONE:
@@ -56,9 +56,9 @@ def open_handle(
         raise InvalidArgument(f"share must be a mqredis.Share, not {share!r:.40}")
     if access is Access.SEND and share is not Share.DENY_NONE:
         raise error_for(Status.UNSUPPORTED_ACCESS_MODE, "a handle for sending cannot deny anything")
-    if several:
-        return (yield from _open_several(context, str(name)))
-    address = Address(context.keys, path_of(name))
+    if len(paths) > 1:
+        return (yield from _open_several(context, paths))
+    address = Address(context.keys, paths[0])
     if ";" in address.path and access is Access.SEND:
         raise UnsupportedAccess("messages cannot be sent to a subqueue: they are moved there")
     if keys.is_journal_or_system(address.path):
@@ -82,12 +82,18 @@ def open_handle(
     return handle
 
 
-def _open_several(context: Context, name: str) -> Steps[Handle]:
-    """Open a multiple-element name for sending: each element once, all or none (3.1.7.1.5, 3.1.7.3.8)."""
+def _expanded(name: object) -> list[str]:
+    """The names of the queues that a name stands for, each once, in order (Expand Format Name, 3.1.7.3.8)."""
+    if not isinstance(name, str) or "," not in name:
+        return [path_of(name)]
+    return sorted({path_of(part.strip()): None for part in name.split(",")}, key=str.lower)
+
+
+def _open_several(context: Context, paths: list[str]) -> Steps[Handle]:
+    """Open a multiple-element name for sending, all elements or none (3.1.7.1.5)."""
     elements: list[Handle] = []
-    wanted = {path_of(part.strip()): None for part in name.split(",")}
     try:
-        for path in sorted(wanted, key=str.lower):
+        for path in paths:
             elements.append((yield from open_handle(context, path, Access.SEND, Share.DENY_NONE)))  # noqa: PERF401
     except BaseException as error:
         for element in elements:
@@ -97,8 +103,6 @@ def _open_several(context: Context, name: str) -> Steps[Handle]:
                 yield from leftovers.remove(context)
         raise
     first = elements[0]
-    if len(elements) == 1:
-        return first
     address = Address(context.keys, first.path, first.address.generation)
     made = context.handle(
         Handle(context, address, "", Access.SEND, Share.DENY_NONE, first.flags, first.max_message_bytes)

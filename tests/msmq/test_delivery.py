@@ -12,6 +12,7 @@ from mqredis import (
     DuplicateMessage,
     GetInhibited,
     InvalidArgument,
+    InvalidName,
     IoTimeout,
     Journal,
     Outgoing,
@@ -198,6 +199,19 @@ def test_open_of_several_destinations_is_for_sending_only(qm):
     assert not qm.queue_info("a").active
     with qm.open("a,a", Access.SEND) as one:
         assert one.name == "a"
+
+
+def test_name_with_one_element_left_is_a_single_name(qm):
+    """Expand Format Name (MS-MQDMPR 3.1.7.3.8) removes duplicates before the access is checked."""
+    with make(qm, "a") as queue:
+        queue.send(b"x")
+    with qm.open("a, a", Access.RECEIVE, Share.DENY_RECEIVE) as one:
+        assert (one.name, one.receive(0).body) == ("a", b"x")
+    with pytest.raises(UnsupportedAccess):
+        qm.open("a,a", Access.SEND, Share.DENY_RECEIVE)
+    for name in ("a,", ",", "a,b;c;d"):
+        with pytest.raises(InvalidName):
+            qm.open(name, Access.SEND)
 
 
 def test_inhibited_queue_refuses_sends_and_reads(qm):
