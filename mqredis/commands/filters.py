@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from mqredis.errors import InvalidArgument, MatchOptionsError
 from mqredis.models import Grouping, Identifier, Match
@@ -29,6 +31,7 @@ _GROUPING = (
     (Grouping.ALL_SEGMENTS_AVAILABLE, ALL_SEGMENTS),
     (Grouping.COMPLETE_MESSAGE, COMPLETE_MESSAGE),
 )
+_ALL_GROUPING = reduce(or_, Grouping)
 # More alternatives than this are not looked up one by one: a scan costs less.
 _MOST_HINTS = 64
 
@@ -151,6 +154,6 @@ def only(grouping: object) -> Grouping:
     """The grouping options of a call, checked. Raises MatchOptionsError."""
     if grouping is None:
         return Grouping.NONE
-    if not isinstance(grouping, Grouping):
+    if not isinstance(grouping, Grouping) or grouping not in _ALL_GROUPING:
         raise MatchOptionsError(f"grouping must be a mqredis.Grouping, not {grouping!r:.40}", mqrc=2046)
     return grouping

@@ -134,7 +134,7 @@ def _filter(browsing: Browsing, call: Browse) -> Filter:
 
 
 def _mark(mark: object) -> None:
-    if not isinstance(mark, Mark):
+    if not isinstance(mark, Mark) or mark not in Mark.HANDLE | Mark.CO_OP:
         raise InvalidArgument(f"mark must be a mqredis.Mark, not {mark!r:.40}", mqrc=2046)
 
 

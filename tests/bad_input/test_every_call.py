@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Settings
+from mqredis import Grouping, Mark, Settings
 from mqredis.errors import MqError
 from tests.bad_input.conftest import Bench
 
@@ -63,13 +63,13 @@ KINDS: dict[str, list[Any]] = {
         "a =",
         "a = 'x",
         "1 = 2",
-        "a" * 10_000,
+        "a" * 10_241,
         "\ud800 = 1",
         "a\0 = 1",
         "(" * 200,
     ],
-    "grouping": [*_OTHER_THING, 1, 99],
-    "mark": [*_OTHER_THING, 1],
+    "grouping": [*_OTHER_THING, 1, 99, Grouping(16), Grouping(15 + 32)],
+    "mark": [*_OTHER_THING, 1, Mark(4), Mark(3 + 8)],
     "transaction": _OTHER_THING,
     "durability": ["nowhere", 5, True, b"fsync"],
     "access": ["all", 1, None, True],
