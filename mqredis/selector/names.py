@@ -95,6 +95,7 @@ _LABEL = HeaderField(View.TEXT, "label")
 _CONTENT_TYPE = HeaderField(View.TEXT, "content_type", DEFAULT_CONTENT_TYPE)
 _RESPONSE_QUEUE = HeaderField(View.TEXT, "response_queue")
 _SENT = HeaderField(View.SENT, "sent_ms")
+_LAST_IN_GROUP = HeaderField(View.BIT, "last_in_group", None, (2, 1))
 _MODE = View.DELIVERY_MODE
 
 # docs/selectors.md lists all of them, and tests/selector/test_names.py has a case for each.
@@ -107,6 +108,7 @@ FIELDS: dict[str, HeaderField] = {
     "JMSDeliveryMode": HeaderField(_MODE, "recoverable", None, ("NON_PERSISTENT", "PERSISTENT")),
     "JMSXGroupID": HeaderField(View.JMS_IDENTIFIER, "group_id"),
     "JMSXGroupSeq": HeaderField(View.GROUP, "sequence"),
+    "JMS_IBM_Last_Msg_In_Group": _LAST_IN_GROUP,
     "Root.MQMD.MsgId": HeaderField(View.IDENTIFIER, "message_id"),
     "Root.MQMD.CorrelId": HeaderField(View.IDENTIFIER, "correlation_id"),
     "Root.MQMD.GroupId": HeaderField(View.IDENTIFIER, "group_id"),
@@ -123,7 +125,7 @@ FIELDS: dict[str, HeaderField] = {
     "$group_id": HeaderField(View.IDENTIFIER, "group_id"),
     "$sequence": _SEQUENCE,
     "$offset": _OFFSET,
-    "$last_in_group": HeaderField(View.BIT, "last_in_group", None, (2, 1)),
+    "$last_in_group": _LAST_IN_GROUP,
     "$segment": HeaderField(View.BIT, "segment", None, (8, 2)),
     "$last_segment": HeaderField(View.BIT, "last_segment", None, (8, 4)),
     "$priority": _PRIORITY,
