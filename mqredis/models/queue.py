@@ -196,10 +196,10 @@ class QueueInfo(QueueProperties):
 def counted_once(queue: QueueInfo, subqueues: Iterable[QueueInfo]) -> list[QueueInfo]:
     """The queue and its subqueues, with each message counted in only one of them.
 
-    The figures of a queue with a retry policy include the messages that rest between two attempts.
+    The figures of a queue include the messages that rest between two attempts.
     """
     below = list(subqueues)
-    resting = [each for each in below if queue.retry is not None and each.name.partition(";")[2] in RESTING]
+    resting = [each for each in below if each.name.partition(";")[2] in RESTING]
     less = {name: sum(getattr(each, name) for each in resting) for name in ("messages", "bytes")}
     own = queue.model_copy(
         update={

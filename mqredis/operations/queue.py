@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from mqredis import keys
@@ -38,8 +39,8 @@ log = logging.getLogger("mqredis")
 _OF_SYSTEM = {"label", "quota_messages", "quota_bytes", "get_inhibited"}
 # Properties that cannot be changed.
 FIXED = ("transactional", "group_exclusive", "topic")
-# Queues that one information call covers.
-PAGE = 64
+# Queues that one information call covers, each with its subqueues of resting messages.
+PAGE = 32
 
 
 def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,9 +102,11 @@ def info(context: Context, name: object) -> Steps[QueueInfo]:
 
 def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | None]]:
     """Properties and state of several queues, None for one that does not exist. A subqueue has no properties of its
-    own; those of its queue are given."""
+    own; those of its queue are given. Messages that rest between two attempts count as delayed messages of their queue,
+    to which they return."""
     parents = {path: queue for path in paths if (queue := keys.parent_of(path))}
-    wanted = list(dict.fromkeys((*paths, *parents.values())))
+    resting = {path: [f"{path};{part}" for part in keys.RESTING] for path in paths if ";" not in path}
+    wanted = list(dict.fromkeys((*paths, *parents.values(), *chain(*resting.values()))))
     answers = yield from perform(commands.info(context.keys, wanted))
     overdue = [path for path, (_, due) in zip(wanted, answers, strict=True) if due]
     if overdue and not context.settings.read_only:
@@ -111,32 +114,17 @@ def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | Non
             yield from serve(context, path)
         answers = yield from perform(commands.info(context.keys, wanted))
     rows = {path: row for path, (row, _) in zip(wanted, answers, strict=True)}
-    yield from _count_resting(context, rows)
     found = []
     for path in paths:
         row, parent = rows[path], rows.get(parents.get(path, ""))
-        found.append(row.model_copy(update=parent.properties()) if row and parent else row)
+        if row and parent:
+            row = row.model_copy(update=parent.properties())
+        elif row:
+            for rest in filter(None, map(rows.get, resting.get(path, ()))):
+                more = {"messages": rest.messages, "bytes": rest.bytes, "delayed": rest.messages}
+                row = row.model_copy(update={key: getattr(row, key) + value for key, value in more.items()})
+        found.append(row)
     return found
-
-
-@procedure
-def _count_resting(context: Context, rows: dict[str, QueueInfo | None]) -> Steps[None]:
-    """Count messages that rest between two attempts as delayed messages of their queue, to which they return."""
-    policies = [
-        path for path, row in rows.items() if row is not None and row.retry is not None and ";" not in path
-    ]
-    below = [f"{path};{part}" for path in policies for part in keys.RESTING]
-    if not below:
-        return
-    answers = yield from perform(commands.info(context.keys, below))
-    for path, (resting, _) in zip(below, answers, strict=True):
-        name = path.partition(";")[0]
-        row = rows[name]
-        if resting is not None and row is not None:
-            more = {"messages": resting.messages, "bytes": resting.bytes, "delayed": resting.messages}
-            rows[name] = row.model_copy(
-                update={key: getattr(row, key) + value for key, value in more.items()}
-            )
 
 
 @procedure

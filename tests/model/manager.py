@@ -185,7 +185,7 @@ class ModelManager:
         waiting = [p for p in positions if p.state is State.AVAILABLE and not p.ready]
         ready = sum(p.state is State.AVAILABLE for p in positions) - len(waiting)
         locked = len(positions) - ready - len(waiting)
-        if queue.parent is None and queue.own.retry:  # what rests between two attempts returns to it
+        if queue.parent is None:  # what rests between two attempts returns to it
             below = (self.store.queues.get(f"{queue.name};{part}") for part in ("retry", "lapsed"))
             resting = [p for q in below if q is not None for p in q.positions.values()]
             positions, waiting = positions + resting, waiting + resting

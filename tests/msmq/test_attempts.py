@@ -95,11 +95,16 @@ def test_expired_lease_after_an_orderly_return_counts_as_an_attempt(qm):
     )
 
 
-def test_orderly_return_with_a_delay_makes_the_message_wait(qm):
-    q = make(qm, retry=TWICE)
+@pytest.mark.parametrize("policy", [None, TWICE])
+def test_orderly_return_with_a_delay_makes_the_message_wait(qm, policy):
+    q = make(qm, retry=policy)
     q.send(b"a")
+    sent = qm.queue_info("q")
     for _ in range(4):
         settle_lock(q, q.lock(0), giveback.orderly(60))
+        info = qm.queue_info("q")
+        assert (info.messages, info.bytes, info.ready, info.delayed) == (1, sent.bytes, 0, 1)
+        assert qm.queues("q") == [info]
         with pytest.raises(IoTimeout):
             q.receive(0)
         qm.advance_clock(61)
