@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mqredis.commands import read, settlement
+from mqredis.commands.replies import OK
 from mqredis.commands.settlement import (
     ABORT,
     AVAILABLE,
@@ -32,7 +33,7 @@ from mqredis.commands.settlement import (
 )
 from mqredis.errors import InvalidHandle, InvariantBroken, LockLost
 from mqredis.operations.context import Handle, lease_of
-from mqredis.operations.queue_call import KEYS_CHANGED, QueueCall, complete
+from mqredis.operations.queue_call import QueueCall, complete
 from mqredis.status import Status
 from mqredis.steps import (
     MORE,
@@ -179,13 +180,11 @@ class Settle(Shareable[float]):
         return self._call
 
     def accept(self, reply: Reply) -> float | More:
-        """The time, unless the script needs more queues."""
-        if reply[0] == KEYS_CHANGED:
-            return MORE
-        return self._result(understand(self._call, reply))
+        """The time; MORE if the script needs more queues or has refused the call."""
+        return self._result(understand(self._call, reply)) if reply[0] == OK else MORE
 
     def resume(self, reply: Reply | None) -> Steps[float]:
-        """Name the queues that the script needs, and repeat the call."""
+        """Name the queues that the script needs, and repeat the call. Raises the error of a refusal."""
         if reply is None:
             reply = yield from self.make(self._call)
         return self._result((yield from complete(self, self.handle.address, self._call, reply)))

@@ -255,6 +255,17 @@ def test_handle_of_a_deleted_queue_is_refused(qm: QueueManager, name: str, again
             CALLS[name](queue)
 
 
+@pytest.mark.parametrize("settlement", ["commit", "abort", "reject", "extend"])
+def test_lock_of_a_deleted_queue_cannot_be_settled(qm: QueueManager, settlement: str) -> None:
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        queue.send(b"x")
+        lock = queue.lock(0)
+        qm.delete_queue("q")
+        with pytest.raises(mqredis.QueueNotAvailable, match=r"queue 'q' .* was deleted after"):
+            getattr(lock, settlement)()
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
 def test_queue_may_be_deleted_between_the_calls_of_an_operation(qm: QueueManager, again: bool) -> None:
     with qm.open("q") as queue:
