@@ -16,7 +16,7 @@ from mqredis.codec import Raw, Rows
 from mqredis.commands.address import Address
 from mqredis.commands.arguments import Mode
 from mqredis.commands.replies import OK, check, number, text
-from mqredis.commands.settlement import Lost
+from mqredis.commands.settlement import Lost, lost_in
 from mqredis.commands.waiting import Waiter
 from mqredis.errors import error_for
 from mqredis.models.lookup_ids import SIZE, checked_ids
@@ -39,8 +39,8 @@ class Found:
     messages: Sequence[Raw] = ()
     # Of the transaction, or of the locks; "" of a peek and of a read that took messages.
     fence: str = ""
-    # When the lease lapses, on the server's clock in ms; as the script spells it.
-    deadline: bytes | int = 0
+    # When the lease lapses, on the server's clock in ms.
+    deadline: int = 0
     now_ms: int = 0
     # What the next look of the waiting reader names (``commands.waiting.Waiter``); "" with messages.
     ticket: str = ""
@@ -52,7 +52,7 @@ class Found:
 
     # Of most reads these four have to be set, and one that sets all takes twice as long.
     def __init__(
-        self, messages: Sequence[Raw] = (), fence: str = "", deadline: bytes | int = 0, now_ms: int = 0
+        self, messages: Sequence[Raw] = (), fence: str = "", deadline: int = 0, now_ms: int = 0
     ) -> None:
         self.messages = messages
         self.fence = fence
@@ -96,30 +96,18 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     return Rows(ids, states if len(states) == count else states * count, records)
 
 
-def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
-    """The settlements of lost locks: their number at place ``at``, then id and letter of each. Returns the next place,
-    too."""
-    count = int(payload[at])
-    if not count:
-        return [], at + 1
-    stop = at + 1 + count
-    return [(text(payload[n]), text(payload[n + 1])) for n in range(at + 1, stop, 2)], stop
-
-
 def _parse_receive(status: int, payload: Payload) -> Found:
     if status != OK:
         if status not in NOTHING_FOUND:
             check(status)
-        lost, stop = _lost(payload, 2)
+        stop = 3 + int(payload[2])
+        lost = lost_in(payload[3:stop])
         place = text(payload[stop]) if status == Status.CONTINUE else ""
         return Found.nothing(text(payload[0]), number(payload[1]), place, lost)
-    deadline = payload[1]
-    if deadline and not deadline.isdigit():
-        raise ValueError("no deadline")
-    lost, stop = _lost(payload, 3)
-    found = Found(_messages(payload, stop), payload[0].decode(), deadline, int(payload[2]))
-    if lost:
-        found.lost = lost
+    stop = 4 + int(payload[3])
+    found = Found(_messages(payload, stop), payload[0].decode(), int(payload[1] or 0), int(payload[2]))
+    if stop > 4:
+        found.lost = lost_in(payload[4:stop])
     return found
 
 

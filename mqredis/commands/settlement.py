@@ -44,6 +44,11 @@ def runs(settlements: Sequence[Settlement]) -> list[str]:
     return found
 
 
+def lost_in(elements: Payload) -> list[Lost]:
+    """The lost locks in a reply: id and letter of each."""
+    return [(text(each), text(why)) for each, why in zip(elements[::2], elements[1::2], strict=True)]
+
+
 @dataclass(slots=True)
 class Settled:
     """What became of settlements."""
@@ -52,13 +57,13 @@ class Settled:
     lost: list[Lost]
 
 
+def _parse(status: int, payload: Payload) -> Settled:
+    check(status)
+    return Settled(number(payload[0]), lost_in(payload[1:]))
+
+
 def settle(queue: Address, settlements: Sequence[Settlement], lease_ms: int = 0) -> Call[Settled]:
     """End two-phase reads (3.1.7.1.12)."""
     args: list[Arg] = [queue.generation, str(lease_ms), *runs(settlements)]
 
-    def parse(status: int, payload: Payload) -> Settled:
-        check(status)
-        pairs = range(1, len(payload), 2)
-        return Settled(number(payload[0]), [(text(payload[n]), text(payload[n + 1])) for n in pairs])
-
-    return Call("settle", queue.call, args, parse)
+    return Call("settle", queue.call, args, _parse)

@@ -44,8 +44,6 @@ _RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 # Faults of a server that perhaps does not hold the data, or did not for a time.
 _AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
 
-_NO_TOKEN = ("", "")
-
 # What an error of the last try says if there was no other one (``Attempt.final``).
 _NOTHING_DONE = "; nothing was done"
 
@@ -121,7 +119,8 @@ class Attempt:
             # A repeated call may get its stored reply, with the history number of the first try.
             self.floor = core.floor(run) if run.listening else core.history
         form = core.forms.get(call.script)
-        packed = pack(call.keys, form, run.slot.token_of(call.changes), call.args)
+        slot = run.slot
+        packed = pack(call.keys, form, slot.name, str(slot.last + 1) if call.changes else "", call.args)
         if self.wait is not None and self.wait.sent_with_call:
             packed += self.wait.first_request()
         return packed
@@ -135,7 +134,7 @@ class Attempt:
         if call.script == "session_open":
             # A node to which the slot is moving was not greeted, so `server` is not its run_id.
             call.args = self.core.open_args("" if self.detour else self.server, address)
-        return pack(call.keys, self.core.forms.get(call.script), _NO_TOKEN, call.args)
+        return pack(call.keys, self.core.forms.get(call.script), "", "", call.args)
 
     def ready(self, run_id: str) -> Next:
         """Called before sending over a connection to the server ``run_id``. Returns DONE, or what must be done

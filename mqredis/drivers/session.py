@@ -34,10 +34,6 @@ class Slot:
         # The last sequence number that the server is known to have taken.
         self.last = 0
 
-    def token_of(self, changes: bool) -> tuple[str, str]:
-        """The token of the next call as two arguments. It has a sequence number if the call changes something."""
-        return self.name, str(self.last + 1) if changes else ""
-
     def token(self) -> str:
         """Token of the call that is under way or comes next."""
         return f"{self.name}:{self.last + 1}"

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from mqredis.commands import read, settlement
 from mqredis.commands.read import Found
-from mqredis.commands.settlement import ABORT, COMMIT, Lost
+from mqredis.commands.settlement import COMMIT, Lost
 from mqredis.errors import InvalidArgument
 from mqredis.operations import checks
 from mqredis.operations.context import Handle
-from mqredis.operations.settle import forget, lock_lost, returned_ids, settle_segments, still_open, whole
+from mqredis.operations.settle import forget, forget_all, lock_lost, settle_segments, still_open, whole
 from mqredis.steps import Call, Payload, Steps, procedure
 
 if TYPE_CHECKING:
@@ -105,15 +105,13 @@ class EarlierLocks:
         fences, ids = self.fences, self.ids
         if count < len(ids):  # else nothing was settled before
             fences, ids = fences[self.settled : stop], ids[self.settled : stop]
-        returned = returned_ids(lost)
         if count == 1 and not lost:
             forget(handle, COMMIT, fences[0], ids[0])
         elif not handle.parts and not handle.getting.log and [*locks] == ids and [*locks.values()] == fences:
             # All that are held, in their order, as mostly; another thread may have locked more since.
             deque(map(locks.pop, ids, repeat(None)), maxlen=0)
         else:
-            for fence, lookup_id in zip(fences, ids, strict=True):
-                forget(handle, ABORT if lookup_id in returned else COMMIT, fence, lookup_id)
+            forget_all(handle, [*zip(repeat(COMMIT), fences, ids)], lost)
         self.settled = stop
         if lost:
             self.lost = self.lost.union(_lost_locks(fences, ids, [lookup_id for lookup_id, _ in lost]))

@@ -92,9 +92,7 @@ class Locked:
             [format_id(message.lookup_id)],
             unit.fence,
             lease_ms=unit.lease_ms,
-            clock=unit.lapses,
-            now_ms=0,
-            deadline_ms=0,
+            until=unit.lapses,
         )
         locks.made = [message]
         return cls._each(queue, locks, unit)[0]

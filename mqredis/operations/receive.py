@@ -39,7 +39,6 @@ class Locks:
     """The open queue, a Queue of either interface. ``Locked._each`` sets it, and ``unit``."""
     unit: UnitOfWork | None = None
     """The transaction that ends the locks."""
-    _until: float | None = None
 
     def __init__(
         self,
@@ -49,9 +48,7 @@ class Locks:
         fence: str,
         *,
         lease_ms: str | int,
-        clock: float,
-        now_ms: int,
-        deadline_ms: bytes | int,
+        until: float,
     ) -> None:
         self.handle = handle
         # The record of each message, and its lookup id as the scripts spell it.
@@ -60,10 +57,8 @@ class Locks:
         self.fence = fence
         # The lease that was asked for. A lock that was handed over has less left of it when the reply is read.
         self.lease_ms = lease_ms
-        # When the reply was read, on the monotonic clock and on the server's; and when the lease lapses, on the latter.
-        self.clock = clock
-        self.now_ms = now_ms
-        self.deadline_ms = deadline_ms
+        # When the lease lapses, on the monotonic clock.
+        self.until = until
 
     @property
     def messages(self) -> list[Message]:
@@ -77,14 +72,6 @@ class Locks:
             messages = codec.build_each(self.handle.address.path, context.incarnation, self.found)
             self.made = messages if context.sealer is None else context.unsealed(messages)
         return self
-
-    @property
-    def until(self) -> float:
-        """When the lease lapses, on the monotonic clock."""
-        until = self._until
-        if until is None:
-            until = self._until = self.clock + (int(self.deadline_ms) - self.now_ms) / 1000
-        return until
 
 
 def fetching(
@@ -284,18 +271,17 @@ def noted(handle: Handle, found: Found, lease: str) -> Locks:
     if len(raw) == 1:
         keys = [raw[0][0].decode()]
         handle.locks[keys[0]] = fence
+        sound: Sequence[codec.Checked] = (codec.check(handle.address.path, raw[0]),)
     else:
         keys = split_ids(codec.rows(raw).ids.decode())
         handle.locks.update(dict.fromkeys(keys, fence))
-    sound = codec.check_each(handle.address.path, raw)
+        sound = codec.check_each(handle.address.path, raw)
     locks = Locks(
         handle,
         sound,
         keys,
         fence,
         lease_ms=lease,
-        clock=handle.context.clock(),
-        now_ms=found.now_ms,
-        deadline_ms=found.deadline,
+        until=handle.context.clock() + (found.deadline - found.now_ms) / 1000,
     )
     return locks if handle.context.sealer is None else locks.whole()  # a seal may be broken

@@ -83,7 +83,7 @@ def settle_segments(
     """Settle locks, each of which is that of one stored message, with one call."""
     call = settlement.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from QueueCall(handle.address, call)
-    _forget_all(handle, settlements, settled.lost)
+    forget_all(handle, settlements, settled.lost)
     return settled
 
 
@@ -94,18 +94,15 @@ def abort_all(handle: Handle) -> Operation[settlement.Settled]:
     return settle(handle, [(ABORT, fence, lookup_id) for lookup_id, fence in held.items()])
 
 
-def _forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:
-    returned = returned_ids(lost)
+def forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:
+    """The locks that were settled, or are lost, need not be given back when the handle is closed. Those whose messages
+    are available again ended as if their reader had given them back."""
+    returned = {lookup_id for lookup_id, became in lost if became == AVAILABLE}
     for action, fence, key in settlements:
         if key in returned:
             forget(handle, ABORT, fence, key)
         elif action != RENEW:
             forget(handle, action, fence, key)
-
-
-def returned_ids(lost: Sequence[Lost]) -> set[str]:
-    """The ids of messages that are available again: their locks ended as if their reader had given them back."""
-    return {lookup_id for lookup_id, became in lost if became == AVAILABLE}
 
 
 def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
@@ -190,7 +187,7 @@ class Settle(Shareable[float]):
         return self._result((yield from complete(self, self.handle.address, self._call, reply)))
 
     def _result(self, settled: settlement.Settled) -> float:
-        _forget_all(self.handle, self._settlements, settled.lost)
+        forget_all(self.handle, self._settlements, settled.lost)
         if settled.lost:
             raise lock_lost(self.handle.path, settled.lost[0])
         return self.handle.context.clock()

@@ -257,7 +257,6 @@ def test_handle_of_a_deleted_queue_is_refused(qm: QueueManager, name: str, again
 
 @pytest.mark.parametrize("settlement", ["commit", "abort", "reject", "extend"])
 def test_lock_of_a_deleted_queue_cannot_be_settled(qm: QueueManager, settlement: str) -> None:
-    qm.create_queue("q")
     with qm.open("q") as queue:
         queue.send(b"x")
         lock = queue.lock(0)

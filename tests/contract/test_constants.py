@@ -214,7 +214,7 @@ def test_notifications_of_waiting_readers() -> None:
     assert (status, history_) == (0, b"4")
     answer = read._parse_receive(status, payload)
     assert [*answer.messages] == [(b"040000000000002a", states.LOCKED_ONCE, stored)]
-    assert (answer.fence, answer.deadline, answer.now_ms, [*answer.lost]) == ("4", b"5", 6, [])
+    assert (answer.fence, answer.deadline, answer.now_ms, [*answer.lost]) == ("4", 5, 6, [])
 
 
 def test_beginnings_of_the_names_of_fields() -> None:

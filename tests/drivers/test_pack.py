@@ -47,7 +47,7 @@ def test_any_number_of_arguments_is_packed(count: int) -> None:
     args: list[Arg] = [("é" * n, b"\0\r\n" * n, str(-n))[n % 3] for n in range(count)]
     keys = KeySet(KEYS)
     for _ in range(2):  # the second call uses the cached header
-        assert pack(keys, FORM, TOKEN, args) == expected(args)
+        assert pack(keys, FORM, *TOKEN, args) == expected(args)
 
 
 def test_arguments_of_any_length_are_packed() -> None:
@@ -60,11 +60,11 @@ def test_arguments_of_any_length_are_packed() -> None:
         if chance.random() < 0.5:
             other: list[Arg] = ["é" * most, str(-most), Word.A]
             args[chance.randrange(len(args))] = chance.choice(other)
-        assert pack(KeySet(KEYS), FORM, TOKEN, args) == expected(args)
+        assert pack(KeySet(KEYS), FORM, *TOKEN, args) == expected(args)
 
 
 def test_enum_and_empty_arguments_are_packed_as_their_values() -> None:
-    assert pack(KeySet(KEYS), FORM, TOKEN, [Word.A, "", b""]) == expected(["a", "", b""])
+    assert pack(KeySet(KEYS), FORM, *TOKEN, [Word.A, "", b""]) == expected(["a", "", b""])
 
 
 def test_numbers_of_a_plain_command_are_packed_as_texts() -> None:
@@ -77,5 +77,5 @@ def test_one_packed_header_is_cached_per_script() -> None:
     keys = KeySet(KEYS)
     for lease in range(1000):
         args: list[Arg] = ["g", "lock", str(lease)]
-        assert pack(keys, FORM, TOKEN, args) == expected(args)
+        assert pack(keys, FORM, *TOKEN, args) == expected(args)
     assert list(keys.packed) == [FORM.name]

@@ -153,7 +153,7 @@ def test_only_wakes_by_a_new_message_are_counted(qm, meter, how, deliveries, lat
     with qm.open("q") as queue:
         queue.send(b"x")
         message = queue.receive(0)
-        locks = Locks(queue._handle, (), ["0" * 16], "1", lease_ms=0, clock=0.0, deadline_ms=0, now_ms=0)
+        locks = Locks(queue._handle, (), ["0" * 16], "1", lease_ms=0, until=0.0)
     when = datetime.now(UTC) + timedelta(seconds=late)
     message = message.replace(arrived_at=when, delivery_count=deliveries)
     locks.made = [message]

@@ -63,7 +63,7 @@ class Shot:
 
     def request(self, wire: Wire) -> bytes:
         token = self.slot, str(self.sequence) if self.sequence else ""
-        return pack(self.call.keys, Form("EVALSHA", wire.sha(self.call.script), ()), token, self.call.args)
+        return pack(self.call.keys, Form("EVALSHA", wire.sha(self.call.script), ()), *token, self.call.args)
 
 
 def fire(call: Call[Any], place: Place) -> Shot:

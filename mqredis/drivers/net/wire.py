@@ -32,13 +32,13 @@ def address_of(name: object) -> str:
     return str(name[0]) if isinstance(name, tuple) else ""
 
 
-def pack(keys: KeySet, form: Form, token: tuple[str, str], args: Sequence[Arg]) -> bytes:
-    """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``. ``token``: slot and sequence.
+def pack(keys: KeySet, form: Form, slot: str, sequence: str, args: Sequence[Arg]) -> bytes:
+    """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
 
     Everything up to the keys is equal in each call of a script on a queue, so it is kept in the key set.
     """
     head, count = keys.packed.get(form.name) or _keep_head(keys, form)
-    words: Any = (*token, *args)
+    words: Any = (slot, sequence, *args)
     # Begins with the number of these words, in place of which the number of all words is sent.
     _, _, packed = hiredis.pack_command(words).partition(b"\n")
     return b"".join((b"*%d\r\n" % (count + len(args)), head, packed))
