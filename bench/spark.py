@@ -129,9 +129,8 @@ class Measured:
     rates: list[float] = field(default_factory=list)
     triggers: list[float] = field(default_factory=list)  # the median of each run
     phases: list[dict[str, int]] = field(default_factory=list)  # ms, one for each of these triggers
-    cores: list[float] = field(
-        default_factory=list
-    )  # CPU seconds of each run: Spark, its Python processes, the server
+    # CPU seconds of each run: Spark, its Python processes, the server.
+    cores: list[float] = field(default_factory=list)
 
 
 def cpu_seconds() -> float:

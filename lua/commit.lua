@@ -30,7 +30,7 @@ for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
 -- key, and "" is no field.
 local first_key, second_key = queue.nth_key(1) or "", queue.nth_key(2) or ""
 local meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], first_key, second_key)
-local reply = context.open(nil, meta, redis.call("TIME"))
+local reply = context.open(nil, meta)
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------

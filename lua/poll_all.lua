@@ -21,7 +21,7 @@ local fields, values_before = { "config", "counters", "" }, 3
 for n = 1, queues do fields[values_before + n] = queue.nth_key(n) end
 for n = 3, #ARGV, 2 do fields[#fields + 1] = ARGV[n] end
 local meta = redis.call("HMGET", KEYS[1], unpack(fields))
-local reply = context.open(nil, meta, redis.call("TIME"))
+local reply = context.open(nil, meta)
 if reply then return reply end
 reply = context.reply(status.OK)
 

@@ -338,9 +338,8 @@ def run_foreground(
 
     Must be called in the main thread. ``ready`` is told when the server answers.
     """
-    stop: SimpleQueue[None] = (
-        SimpleQueue()
-    )  # an event's lock may be what the main thread holds when a signal comes
+    # An event's lock may be what the main thread holds when a signal comes.
+    stop: SimpleQueue[None] = SimpleQueue()
     before = {
         number: signal.signal(number, lambda *_: stop.put(None)) for number in (signal.SIGINT, signal.SIGTERM)
     }

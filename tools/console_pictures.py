@@ -181,9 +181,8 @@ def take(base: str, paths: dict[str, str]) -> None:
                 page.evaluate(
                     "document.querySelectorAll('details').forEach((each) => { each.open = false; })"
                 )
-                page.wait_for_timeout(
-                    2500 if name == "overview" else 0
-                )  # rates are shown from the second reading on
+                # Rates are shown from the second reading on.
+                page.wait_for_timeout(2500 if name == "overview" else 0)
                 page.screenshot(path=TARGET / f"console-{name}-{scheme}.png")
         browser.close()
 

@@ -72,9 +72,8 @@ class Mqredis(Peer):
             observe(self.qm)
         made = queue_properties(self.shape)
         for name, transactional in (("bench", False), ("source", True), ("target", True)):
-            with suppress(
-                mqredis.QueueExists
-            ):  # the other process of a bench of waiting readers has created it
+            # The other process of a bench of waiting readers has created it.
+            with suppress(mqredis.QueueExists):
                 self.qm.create_queue(name, transactional=transactional, **made)
         self.queue, self.source, self.target = (self.qm.open(name) for name in ("bench", "source", "target"))
         self.body: bytes | str = self.text if self.shape.text else self.text.encode()

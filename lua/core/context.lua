@@ -89,9 +89,9 @@ end
 
 -- Begins a call: reads the time, and what each call needs of meta, with the header of the first queue. Returns the reply with
 -- which the script must end at once, or nothing. `waits`: the call is one of a reader that waits, and may have been handed
--- something. `meta`, `time`: for a script that does not wait and has read them already (commit.lua, poll_all.lua): the values of
--- the first four of these fields of meta, and the reply of TIME. `observing`: see context.observe.
-function context.open(waits, meta, time, observing)
+-- something. `meta`: for a script that does not wait and has read them already (commit.lua, poll_all.lua), the values of the first
+-- four of these fields of meta. `observing`: see context.observe.
+function context.open(waits, meta, observing)
   context.reset(observing)
   if not meta and waits then
     meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "", ARGV[1] .. "!")
@@ -100,7 +100,7 @@ function context.open(waits, meta, time, observing)
     meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "")
   end
   local config, counters, kept, header = meta[1], meta[2], meta[3], meta[4]
-  time = time or redis.call("TIME")
+  local time = redis.call("TIME")
   local manager, reply = cache.managers[config]
   if not manager then
     manager, reply = manager_config.parse(config)
@@ -116,7 +116,7 @@ end
 -- Begins a call of a script with the flag no-writes, which users without the right to write may run: nothing is written even
 -- if the server's clock was set back. Such a script opens its queues with queue.read and serves no timers.
 function context.observe()
-  return context.open(nil, nil, nil, true)
+  return context.open(nil, nil, true)
 end
 
 -- Sets the manager's counters from the text of "counters". seq, messages and bytes stay texts until they change.

@@ -74,9 +74,8 @@ class Cursor:
     ) -> LockedMessage:
         """Lock the current message (3.1.7.1.11); ``transaction`` as with ``Queue.lock``. Raises as ``receive``."""
         if transaction is not None:
-            lease_of(
-                self._queue.handle.context, lease
-            )  # the transaction has a lease of its own: only checked
+            # The transaction has a lease of its own: only checked.
+            lease_of(self._queue.handle.context, lease)
             message = await self.receive(timeout, transaction=transaction, tag=tag)
             return LockedMessage._in_transaction(self._queue, message, transaction.unit)
         locks = await self._queue.manager.run(operations.lock(self._place, timeout, lease, tag))

@@ -44,9 +44,8 @@ def bulk(
 
     def parse(status: int, payload: Payload) -> BulkResult:
         if status == Status.QUEUE_NOT_FOUND and keys.kept_by_broker(address.path):
-            return BulkResult(
-                changed=0, missing=len(lookup_ids)
-            )  # the broker creates it with its first message
+            # The broker creates it with its first message.
+            return BulkResult(changed=0, missing=len(lookup_ids))
         if status != Status.CONTINUE:
             check_queue(status, address.path)
         changed, locked, missing = (number(item) for item in payload[:3])

@@ -249,9 +249,8 @@ def _stored(row: list[bytes]) -> dict[str, str]:
 def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
     fields = _stored(row)
     ready, locked, waiters, handles, receivers = (number(item) for item in row[-5:])
-    _, *numbers = fields["header"].split(" ")[
-        : 1 + len(QUEUE_COUNTS)
-    ]  # config, counters (lua/core/queue.lua)
+    # The config, then counters (lua/core/queue.lua).
+    _, *numbers = fields["header"].split(" ")[: 1 + len(QUEUE_COUNTS)]
     counts = dict(zip(QUEUE_COUNTS, map(int, numbers), strict=True))
     values: dict[str, Any] = {name: flag in fields["flags"] for name, flag in FLAGS.items()}
     for name, stored in FIELDS.items():

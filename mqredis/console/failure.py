@@ -149,9 +149,8 @@ def _page(
 
 async def refused(request: Request, error: Exception) -> Response:
     """The page for an error of the broker."""
-    managers = (
-        request.app.state.console.managers.names
-    )  # a visitor without access gets no error of the broker
+    # A visitor without access gets no error of the broker.
+    managers = request.app.state.console.managers.names
     for kind, title, status, advice in ADVICE:
         if isinstance(error, kind):
             if lacks_right(error):

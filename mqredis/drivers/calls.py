@@ -267,9 +267,8 @@ class Calls(BaseDriver):
         connection = self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
         try:
             connection.run_id = self.core.run_id
-            with suppress(
-                rx.NoPermissionError
-            ):  # the user may not load scripts, so the deploy step has loaded it
+            # The user may not load scripts, so the deploy step has loaded it.
+            with suppress(rx.NoPermissionError):
                 connection.command(*self.core.forms.get(attempt.call.script).load)
             connection.command("ASKING")
         except BaseException:

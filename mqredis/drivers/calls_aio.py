@@ -273,9 +273,8 @@ class AsyncCalls(BaseDriver):
         connection = await self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
         try:
             connection.run_id = self.core.run_id
-            with suppress(
-                rx.NoPermissionError
-            ):  # the user may not load scripts, so the deploy step has loaded it
+            # The user may not load scripts, so the deploy step has loaded it.
+            with suppress(rx.NoPermissionError):
                 await connection.command(*self.core.forms.get(attempt.call.script).load)
             await connection.command("ASKING")
         except BaseException:

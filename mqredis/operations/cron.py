@@ -37,9 +37,8 @@ def next_time(when: object, zone: str | tzinfo, after: float) -> float:
     if not 1 <= when <= 86_400 * 366:
         raise InvalidArgument("a schedule repeats after 1 second at least, and a year at most")
     time = (after // when + 1) * when
-    return (
-        time if time > after else (after // when + 2) * when
-    )  # the product of a fraction may be rounded down
+    # The product of a fraction may be rounded down.
+    return time if time > after else (after // when + 2) * when
 
 
 def _next_of_cron(text: str, zone: tzinfo, after: float) -> float:

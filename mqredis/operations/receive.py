@@ -146,7 +146,7 @@ class Receive(Operation[list[Message]]):
         self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
         if not polls_first(handle, self.timeout, self.tag):
             return None
-        owner, grant = owner_of(handle, unit) if unit else ("", "")
+        owner, grant = owner_of(handle, unit)
         mode: Mode = "tx" if unit else "take"
         self._call = read.receive(
             handle.address, mode, self.count, owner=owner, grant=grant, match=self._wanted

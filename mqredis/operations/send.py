@@ -20,7 +20,7 @@ from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge
 from mqredis.models import Journal, Outgoing, Sent
 from mqredis.models import outgoing as models
 from mqredis.models.fields import GROUPED, TRACED, WINDOW
-from mqredis.models.lookup_ids import SIZE
+from mqredis.models.lookup_ids import SIZE, split_ids
 from mqredis.models.text import names
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
@@ -138,8 +138,8 @@ def prepare(
     context = handle.context
     if context.server_state.volatile or context.sealer is not None:
         message = _admitted(handle, message)
-    encoded = line, large = codec.encode(message, unit.id if unit else "")
-    _check_size(handle, len(line) if large is None else len(line) + len(large))
+    encoded = codec.encode(message, unit.id if unit else "")
+    _check_size(handle, _size(encoded))
     return message, encoded
 
 
@@ -195,7 +195,7 @@ class Send(Shareable[Sent]):
             return None
         line, large = self.prepared[1]
         texts = (line[1:],) if large is None else (line[1:], large)
-        owner, grant = owner_of(handle, unit) if unit else ("", "")
+        owner, grant = owner_of(handle, unit)
         priority = _OCTETS[line[0]]
         self._call = commands.send_texts(handle.address, priority, texts, owner, grant, handle.topic)
         return self._call
@@ -260,8 +260,8 @@ def _send_batch(
         raise InvariantBroken(f"send answered {len(ids) // SIZE} ids for {len(messages)} messages")
     incarnation = handle.context.incarnation
     return [
-        models.sent(ids[at : at + SIZE], incarnation, message)
-        for at, message in zip(range(0, len(ids), SIZE), messages, strict=True)
+        models.sent(lookup_id, incarnation, message)
+        for lookup_id, message in zip(split_ids(ids), messages, strict=True)
     ]
 
 

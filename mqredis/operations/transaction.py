@@ -41,8 +41,8 @@ _MADE = re.compile(r"t[0-9]+\.[0-9]+")
 
 def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
     """A new unit of work, which its first operation begins."""
-    lease_ms = context.lease_ms if lease is None else lease_of(context, lease)
-    return context.unit(UnitOfWork(context, f"t{session}.{next(context.transaction_numbers)}", lease_ms))
+    name = f"t{session}.{next(context.transaction_numbers)}"
+    return context.unit(UnitOfWork(context, name, lease_of(context, lease)))
 
 
 @procedure

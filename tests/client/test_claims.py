@@ -124,9 +124,8 @@ def test_commit_waits_until_the_previous_claim_is_nearly_removed(draining: Pipel
     assert page == Received(PLAIN_PAGE, True, False)
     assert draining.known.committed == 2
     assert draining.read(3)
-    assert draining.qm.run(
-        pipelines.receive(draining.queue, draining.owner, draining.lineage, 3)
-    )  # the last page of 2 receives 3
+    # The last page of 2 receives 3.
+    assert draining.qm.run(pipelines.receive(draining.queue, draining.owner, draining.lineage, 3))
     assert draining.commit(3) == 10
     draining.holds(4500 - 2210, 0)
 
@@ -485,9 +484,8 @@ def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline
         locked.commit()
 
 
-@pytest.mark.parametrize(
-    "is_same", [True, False]
-)  # the sequence number of the claim and the fence of the lock
+# The sequence number of the claim and the fence of the lock.
+@pytest.mark.parametrize("is_same", [True, False])
 @pytest.mark.parametrize("locked_before", [True, False])  # else the message is in a packed page
 def test_commit_of_a_message_that_a_claim_holds_tells_that_it_is_locked(
     pipeline: Pipeline, locked_before: bool, is_same: bool

@@ -157,10 +157,11 @@ def test_reply_of_a_handoff_is_that_of_a_lock_that_was_asked_for(
     with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
         env.sender.open("q").send(b"body", correlation_id="c")
         queue.lock(0).commit()
+        # By the notification, or by the call that the reader makes without it.
         for is_brought in (
             True,
             False,
-        ):  # by the notification, or by the call that the reader makes without it
+        ):
             monkeypatch.setattr(handoff, "take_reply", take if is_brought else lambda *_: None)
             waiting = env.start(lambda: queue.lock(30))
             env.sender.open("q").send(b"body", correlation_id="c")

@@ -54,9 +54,8 @@ async def test_trail_page_shows_a_present_message(browser: Browser, manager: Que
     assert "Body" in page.text
     assert "here" in (await browser.get(TRAIL, queue="orders", id="mine")).html
     (other,) = await fill(manager, ["there"])
-    page = await browser.get(
-        "/m/main/messages", queue="orders", message_id=f"mq-{other:016x}"
-    )  # found at once
+    # Found at once.
+    page = await browser.get("/m/main/messages", queue="orders", message_id=f"mq-{other:016x}")
     assert f"Message {hex_id(other)}" in page.text
     page = await browser.get(TRAIL, queue="orders", id="mine")  # a search
     assert "1 message on this page" in page.text

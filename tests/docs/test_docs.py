@@ -226,9 +226,8 @@ def _commands(text: str) -> list[list[str]]:
     ]
     commands = []
     for call in calls:
-        lexer = shlex.shlex(
-            call, posix=True, punctuation_chars=True
-        )  # the shell's operators are words of their own
+        # The shell's operators are words of their own.
+        lexer = shlex.shlex(call, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         words = list(itertools.takewhile(lambda word: word not in {"|", ">", "&", "&&", ";", "||"}, lexer))
         if not {"...", "COMMAND"} & set(words):

@@ -100,9 +100,8 @@ def test_image_does_not_run_as_root() -> None:
     users = re.findall(r"^USER (\S+)$", text, re.MULTILINE)
     assert users == ["10001"]
     assert text.index("USER") < text.index("ENTRYPOINT")
-    assert re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE) == [
-        '["mqredis"]'
-    ]  # exec form: SIGTERM reaches the process without a shell
+    # Exec form: SIGTERM reaches the process without a shell.
+    assert re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE) == ['["mqredis"]']
 
 
 def test_extras_of_the_image_exist() -> None:

@@ -69,9 +69,8 @@ def full(store: Store) -> Store:
     orders.send(b"brief", time_to_be_received=60)
     orders.send(Outgoing(body=b"named", correlation_id="c", properties={"a\x01": "\x03"}))
     orders.send(b"moved")
-    assert (
-        orders.peek(0, match=Match(correlation_id="c")).body == b"named"
-    )  # the search builds the index up to the last of these
+    # The search builds the index up to the last of these.
+    assert orders.peek(0, match=Match(correlation_id="c")).body == b"named"
     retry = qm.open("orders;retry")
     orders.move(orders.peek_by_lookup_id(int(store.id("orders", b"moved"), 16)).lookup_id, retry)
     with qm.transaction() as done:

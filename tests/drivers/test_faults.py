@@ -382,9 +382,8 @@ def test_wrong_password_and_absent_server_raise_errors_without_the_password(
     wrong = connect_either(f"unix://nobody:s3cr%2Fet@{redis_server.socket_path}")
     with pytest.raises(BrokerRefused, match="password") as caught:
         wrong.open()
-    long_retry = FAST.model_copy(
-        update={"retry_seconds": 3600}
-    )  # applies only to servers that were reached before
+    # Applies only to servers that were reached before.
+    long_retry = FAST.model_copy(update={"retry_seconds": 3600})
     absent = connect_either(f"unix://:s3cr%2Fet@{tmp_path}/none.sock", long_retry)
     with pytest.raises(BrokerUnavailable, match="running") as other:
         absent.open()

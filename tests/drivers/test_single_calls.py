@@ -87,9 +87,8 @@ def test_unknown_outcome_retires_the_slot(proxy: Proxy, connect_either: Connect)
     proxy.clear()
     assert caught.value.token == f"{driver.session}.0:2"
     assert driver.unknown == [caught.value.token]
-    assert (
-        driver.run(add(driver.core.keys)) == "3"
-    )  # the unknown call was executed; this one uses another slot
+    # The unknown call was executed; this one uses another slot.
+    assert driver.run(add(driver.core.keys)) == "3"
     assert [slot.name for slot in free_slots(driver)] == [f"{driver.session}.1"]
 
 

@@ -237,9 +237,8 @@ def test_notification_is_read_by_the_thread_it_wakes(
         for _ in range(5):
             future = pool.submit(driver.run, take(driver.core.keys))
             until(lambda: len(table.waits) == 1)
-            monkeypatch.setattr(
-                driver._waiters._reader, "received", note
-            )  # only now: the first wait also tests the wake mode
+            # Only now: the first wait also tests the wake mode.
+            monkeypatch.setattr(driver._waiters._reader, "received", note)
             other.run(put(driver.core.keys))
             assert future.result(_LONG) == "taken"
     assert received == [thread] * 5

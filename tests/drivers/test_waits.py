@@ -39,9 +39,8 @@ def test_notification_wakes_a_waiter_immediately(url: str, connect: Callable[...
             future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
             until(waiting(driver, 1))
             other.run(put(driver.core.keys))
-            assert (
-                future.result(30) == "taken"
-            )  # the next re-check would come after 48 seconds at the earliest
+            # The next re-check would come after 48 seconds at the earliest.
+            assert future.result(30) == "taken"
             assert seen == ["k", Woken.NOTIFIED]
     assert driver.wake_mode == "keyspace"
 

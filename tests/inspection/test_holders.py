@@ -147,10 +147,11 @@ def test_locks_are_chosen_by_identifier_and_selector(qm: Any) -> None:
     assert sorted(found(selector="n > 563 AND n < 600")) == [f"m-{n}" for n in range(564, 575)]
     assert found(match=Match(correlation_id="c-7"), selector="n > 300") == ["m-407"]
     page = qm.locks("q", match=Match(message_id="m-574"))
+    # The match is behind the locks that a page looks at.
     assert (page.items, page.next is None) == (
         (),
         False,
-    )  # the match is behind the locks that a page looks at
+    )
     one_by_one = pages(lambda **how: qm.locks("q", selector="n >= 570", **how), limit=1)
     assert sorted(lock.lookup_id for lock in one_by_one) == sorted(lock.lookup_id for lock in held)
     assert len(qm.locks("q", selector="n >= 0", limit=3).items) == 3

@@ -155,9 +155,8 @@ def test_messages_in_reverse_begin_with_the_last(qm: Any) -> None:
     page = qm.messages("q", reverse=True, limit=5)
     queue.send(b"meanwhile")
     assert bodies(qm.messages("q", reverse=True, limit=5, after=page.next).items) == expected[5:10]
-    assert (
-        bodies(qm.messages("q", reverse=True, selector="JMSPriority = 7").items) == []
-    )  # not among the last 300
+    # Not among the last 300.
+    assert bodies(qm.messages("q", reverse=True, selector="JMSPriority = 7").items) == []
     with pytest.raises(InvalidArgument, match="reverse"):
         qm.messages("q", reverse="yes")
 

@@ -137,9 +137,8 @@ class ModelBrowser:
         if unmarked:
             wanted.unmarked = self._unmarked
         with self._step("receive" if lock else "peek"):
-            if (
-                wanted.plain and after is None and not (lock or unmarked or mark)
-            ):  # as a peek: what is visible
+            # As a peek: what is visible.
+            if wanted.plain and after is None and not (lock or unmarked or mark):
                 position = self.queue.seek(after, peek=True)
                 found = [position] if position else None
             else:

@@ -229,10 +229,11 @@ def test_limit_applies_over_several_calls(qm: QueueManager, operator: Operator) 
         queue.send_many([b"x"] * 600)
     calls: list[BulkResult] = []
     assert operator.delete("orders", limit=300, progress=calls.append).changed == 300
+    # Each has deleted some.
     assert (calls[-1].cursor, len({call.changed for call in calls})) == (
         None,
         len(calls),
-    )  # each has deleted some
+    )
     assert counts(qm) == (300, 0, 0)
 
 

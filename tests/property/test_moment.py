@@ -233,9 +233,8 @@ def test_message_expires_exactly_at_its_time_to_be_received(
     put(calls)
     calls.pass_time(passed)
     assert take(calls) == Status.OK
-    assert records(calls) == (
-        0 if over else 1
-    )  # the first expired and the second was taken, or the first was taken
+    # The first expired and the second was taken, or the first was taken.
+    assert records(calls) == (0 if over else 1)
 
 
 @BEFORE_AND_AT

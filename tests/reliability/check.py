@@ -65,9 +65,8 @@ def commit() -> str:
     """Return the short hash of the commit, with "+" if files differ from it; "unknown" outside a repository."""
     try:
         head = _git("rev-parse", "--short", "HEAD").strip()
-        changed = _git(
-            "status", "--porcelain", "--", ".", ":!docs/reliability.md"
-        )  # the page of the last run
+        # The page of the last run.
+        changed = _git("status", "--porcelain", "--", ".", ":!docs/reliability.md")
         return head + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

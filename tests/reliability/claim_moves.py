@@ -62,9 +62,8 @@ class Claim(Step):
             raise Broken(f"claim {self.sequence} began while claim {known.sequence} was open")
         known.lineage, known.sequence, known.released = self.lineage, self.sequence, False
         more = answer.value.count - len(known.ids)
-        now = (
-            int(time.time() * 1000) + world.clock_ms
-        )  # exact enough: leases are minutes, schedules take moments
+        # Exact enough: leases are minutes, schedules take moments.
+        now = int(time.time() * 1000) + world.clock_ms
         there = _available(world, self.queue, now)
         if more < 0 or more > len(there) or answer.value.count > self.wanted:
             raise Broken(

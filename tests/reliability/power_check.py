@@ -26,9 +26,8 @@ def power_cut(run: Run) -> None:
 def _under(run: Run, policy: str) -> None:
     rounds, rng, ids = run.size(200, 2), run.rng("power", policy), set[int]()
     worst_units, worst_ms = 0, 0.0
-    longest = (
-        50 if policy == "always" else 1500
-    )  # units of work: more than a second, so that there are syncs between
+    # Units of work: more than a second, so that there are syncs between.
+    longest = 50 if policy == "always" else 1500
     run.counts[f"cuts, {policy}"] = rounds
     with PowerServer(policy) as server:
         with mqredis.connect(server.url) as qm:

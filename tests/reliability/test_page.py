@@ -41,11 +41,12 @@ def test_later_result_of_a_check_replaces_an_earlier_one(tmp_path: Path) -> None
     )
     second.write_text(result_line("leaks", "bbbbbbb", 3.0) + "\n")
     rows = [text for text in page([first, second]).splitlines() if "| 1.0 |" in text]
+    # In the order of the catalogue.
     assert [text.split(" | ")[0] for text in rows] == [
         "| cuts",
         "| leaks",
         "| of Spark",
-    ]  # in the order of the catalogue
+    ]
     assert rows[0].endswith("| 1,200 things | aaaaaaa | 1 | 1.0 | 2.0 | pass |")
     assert rows[1].endswith("| 1,200 things | bbbbbbb | 1 | 1.0 | 3.0 | pass |")
     assert all("| all is well |" in text for text in rows)

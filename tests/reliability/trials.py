@@ -261,9 +261,8 @@ def _has(lines: list[Line], spot: tuple[str, int]) -> bool:
 
 
 def main(plan: Path) -> int:
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(1)
-    )  # whatever ends this ends the servers of the child, too
+    # Whatever ends this ends the servers of the child, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     trials = Trials([tuple(each) for each in json.loads(plan.read_text())], Ledger())
     # Where mqredis is installed it brings a plugin, which pytest would rewrite: too late, it is imported here already.
     options = [

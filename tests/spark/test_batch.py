@@ -70,10 +70,11 @@ def test_packed_and_single_locks_are_both_found(qm, fill):
     locks = queue.lock_many(4)
     locks.append(queue.lock(0))
     entries = qm.driver.command("HGET", qm.context.keys.own[0], part(qm, "orders", "q")).split(b" ")[7:]
+    # Packed locks, then a single one.
     assert [b"," in entry for entry in entries] == [
         False,
         True,
-    ]  # packed locks, then a single one
+    ]
     assert unavailable.locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
     assert qm.queue_info("orders").locked == 5
     assert unavailable.locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]

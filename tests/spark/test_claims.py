@@ -71,9 +71,8 @@ def test_byte_limit_reached_at_the_end_of_a_page_loses_no_message(options, qm, c
     """The call after a full page has no bytes left for a message: it claims none and loses none."""
     qm.create_queue("orders")
     for _ in range(5):
-        qm.open("orders").send_many(
-            [Outgoing(body=b"x" * 85)] * 500
-        )  # 100 bytes with what stands before the body
+        # 100 bytes with what stands before the body.
+        qm.open("orders").send_many([Outgoing(body=b"x" * 85)] * 500)
     reader = make(options, queue="orders", maxBytesPerTrigger=str(count * 100 + 50))
     if bounded:
         reader.prepareForTriggerAvailableNow()
@@ -120,9 +119,8 @@ def test_exclusive_groups_cause_no_empty_batches(options, qm):
     held = queue.lock(0)
     assert held.message.body == b"3"
     queue.send(b"later", group_id="b")
-    assert (
-        bounded.latestOffset(end, ReadAllAvailable()) == end
-    )  # b"6" has to wait, b"later" is behind the end
+    # The message b"6" has to wait, b"later" is behind the end.
+    assert bounded.latestOffset(end, ReadAllAvailable()) == end
     held.abort()
     assert qm.doctor().findings == ()
 

@@ -38,10 +38,11 @@ def first_cells(heading: str) -> list[str]:
 def test_page_has_each_option() -> None:
     documented = first_cells("Options")
     assert set(documented) == {field.name for field in options.NAMES.values()}
+    # Reading, writing.
     assert [name for name in documented if documented.count(name) > 1] == [
         "queue",
         "queue",
-    ]  # reading, writing
+    ]
 
 
 def test_page_has_the_default_of_each_option() -> None:

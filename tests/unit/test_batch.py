@@ -72,9 +72,8 @@ def sent(
             call: Any = operation.send(answer)
             assert type(call) is Call
             calls.append(call)
-            if (
-                call.script == "queue_info"
-            ):  # a message exceeds the known limit: answer that the queue is gone
+            # A message exceeds the known limit: answer that the queue is gone.
+            if call.script == "queue_info":
                 answer = int(Status.OK), [b""]
                 continue
             some = messages_of(calls[-1])

@@ -40,7 +40,7 @@ class Queue:
 
 def locked(raw: list[Any], queue: Any = None) -> list[LockedMessage]:
     queue = queue or Queue()
-    found = Found(raw, "7", b"1000500", 1_000_000)
+    found = Found(raw, "7", 1_000_500, 1_000_000)
     return LockedMessage._each(queue, noted(queue._handle, found, "500"))
 
 
@@ -59,7 +59,7 @@ def test_fields_before_decoding_equal_those_of_the_message(count: int) -> None:
 
 def test_messages_decoded_together_equal_those_decoded_singly() -> None:
     queue: Any = Queue()
-    locks = noted(queue._handle, Found(RAW, "7", b"1000500", 1_000_000), "500")
+    locks = noted(queue._handle, Found(RAW, "7", 1_000_500, 1_000_000), "500")
     messages = locks.whole().messages
     assert messages == [codec.decode("q", "life", *raw) for raw in RAW]
     each = LockedMessage._each(queue, locks)

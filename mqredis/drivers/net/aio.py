@@ -191,9 +191,8 @@ class PipelinedConnection(asyncio.Protocol):
         except rx.RedisError as error:
             self._lose(error)
         except BaseException:
-            self._loop.call_soon(
-                self.data_received, b""
-            )  # a task has raised through the loop: the other tasks still have to get their replies
+            # A task has raised through the loop: the other tasks still have to get their replies.
+            self._loop.call_soon(self.data_received, b"")
             raise
         finally:
             self._reading = False

@@ -137,9 +137,8 @@ class SubscriptionReader:
 
     def _read(self, conn: SocketConnection, flag: WakeFlag, end: float) -> None:
         """Read until the flag is up, the time is over, or the connection is lost."""
-        flag.reading_thread = (
-            threading.get_ident()
-        )  # before the flag is looked at: a later ``set`` interrupts
+        # Before the flag is looked at: a later ``set`` interrupts.
+        flag.reading_thread = threading.get_ident()
         try:
             poll = select.poll()
             poll.register(conn.number, select.POLLIN)

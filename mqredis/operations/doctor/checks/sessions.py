@@ -84,9 +84,8 @@ def waiters(store: Store) -> Faults:
     for view in store.queues.values():
         for member, ticket in view.waiters.items():
             match = _WAITER.fullmatch(member)
-            if (
-                ticket < 0
-            ):  # readers of particular messages come before the others, see waiting/match_waiters.lua
+            # Readers of particular messages come before the others, see waiting/match_waiters.lua.
+            if ticket < 0:
                 ticket += 1 << 50 if ticket > -(1 << 50) else 1 << 51
             edits = (Edit("zrem", view.keys[keys.WAITERS], member),)
             where = f"{view.path}: {member}"
