@@ -7,13 +7,12 @@ known there, too (``_HEADER``).
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from mqredis import scripts
 from tools.script_heads import head
-from tools.written_files import write
+from tools.written_files import ROOT, write
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
+TARGET = ROOT / "docs" / "scripts.md"
 HEAD = """# Scripts
 
 Each script handles one event in one atomic step. This page is generated from the headers in `lua/`

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from pathlib import Path
 
 from annotated_types import Ge, Gt, Le
 
 from mqredis import Settings
 from mqredis.cli.queues import docstrings
 from mqredis.settings import ENV_PREFIX
-from tools.written_files import write
+from tools.written_files import ROOT, write
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+TARGET = ROOT / "docs" / "settings.md"
 HEAD = """# Settings
 
 A client takes its settings from the argument `settings=` of `connect`, or else from environment variables. Arguments of

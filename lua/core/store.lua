@@ -13,8 +13,8 @@
 --
 -- A message is in q.available, in q.locked, or in neither while a script changes its state; its record stays all the time.
 -- What is counted and what is stored must agree: who calls store.add has the messages counted there, who calls store.remove
--- has called store.count before. Modules of features write q.timers, q.index and q.key themselves; core/locks, core/context and
--- repair.lua write here, too, for the reasons in EXCEPTIONS of tests/contract/test_writers.py. The send path runs through here:
+-- has called store.count before. Modules of features write q.timers, q.index and q.key themselves; the modules in
+-- EXCEPTIONS of tests/contract/test_writers.py write here, too, for the reasons given there. The send path runs through here:
 -- tests/contract/test_send_path.py and test_cost.py limit its lines and commands.
 --
 -- Lists are columns: ids[n] and records[n] belong to one message. Pairs are flat lists: id, text, id, text, ...

@@ -171,7 +171,7 @@ class Received:
 
 def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Call[Received]:
     """Receive all claimed messages up to a sequence, and remove a page of them. Sequence 0: only remove messages that
-    are received already, of any owner."""
+    are received already, whatever lineage of the owner claimed them."""
 
     def parse(status: int, payload: Payload) -> Received:
         if status == Status.CONTINUE:

@@ -61,20 +61,20 @@ class EarlierLocks:
         return settlement.runs([*zip(repeat(COMMIT), fences, ids)])
 
     def sent_with(self, handle: Handle, call: Call[Found]) -> Call[Found]:
-        """The read ``call``, whose arguments have the pending runs: its reply is noted here when it is parsed, once."""
-        call.parse = partial(self._parse, handle, call.parse, self.pending())
+        """The read ``call``, whose arguments have the pending runs: its reply is noted here when it is parsed."""
+        call.parse = partial(self._parse, handle, call.parse, len(self.ids))
         return call
 
     def _parse(
         self,
         handle: Handle,
         parse: Callable[[int, Payload], Found],
-        count: int,
+        stop: int,
         status: int,
         payload: Payload,
     ) -> Found:
         found = parse(status, payload)
-        self.note_settled(handle, count, found.lost)
+        self.note_settled(handle, stop, found.lost)
         return found
 
     def settle_some(self, handle: Handle) -> Steps[Sequence[Lost]]:
@@ -82,7 +82,7 @@ class EarlierLocks:
         stop = self._batch_stop()
         batch = [*zip(repeat(COMMIT), self.fences[self.settled : stop], self.ids[self.settled : stop])]
         answer = yield from settle_segments(handle, batch)
-        self.note_settled(handle, len(batch), answer.lost)
+        self.note_settled(handle, self.settled + len(batch), answer.lost)
         return answer.lost
 
     def _batch_stop(self) -> int:
@@ -99,9 +99,12 @@ class EarlierLocks:
             end = following
         return end
 
-    def note_settled(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
-        """A call has settled the next ``count``, of which it found ``lost``."""
-        locks, stop = handle.locks, self.settled + count
+    def note_settled(self, handle: Handle, stop: int, lost: Sequence[Lost]) -> None:
+        """A call has settled those up to place ``stop``, of which it found ``lost``. They are noted once, also if its
+        reply is parsed twice."""
+        locks, count = handle.locks, stop - self.settled
+        if not count:
+            return
         fences, ids = self.fences, self.ids
         if count < len(ids):  # else nothing was settled before
             fences, ids = fences[self.settled : stop], ids[self.settled : stop]

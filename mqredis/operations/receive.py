@@ -74,6 +74,29 @@ class Locks:
         return self
 
 
+def fetch(
+    handle: Handle,
+    mode: Mode,
+    match: bytes = b"",
+    count: int = 1,
+    unit: UnitOfWork | None = None,
+    lease: str = "",
+    earlier: EarlierLocks = NO_LOCKS,
+    cursor_at: Callable[[str], str] = read.behind,
+    waiter: Waiter | None = None,
+    place: str = "",
+) -> Call[Found]:
+    """The call of one fetch of a read.
+
+    ``mode``: ``take``, ``lock``, or ``tx`` for a receive in a transaction. ``lease``: of the locks, in ms. ``earlier``:
+    locks that the fetch settles on its way. ``cursor_at``: as of ``peek.peeking``.
+    """
+    owner, grant = owner_of(handle, unit) if unit else ("", lease)
+    runs = earlier.pending_runs()
+    call = read.receive(handle.address, mode, count, owner, grant, cursor_at(place), waiter, match, runs)
+    return earlier.sent_with(handle, call) if runs else call
+
+
 def fetching(
     handle: Handle,
     mode: Mode,
@@ -86,30 +109,13 @@ def fetching(
     cursor_at: Callable[[str], str] = read.behind,
     idle: Waiter | None = None,
 ) -> Fetch:
-    """Return what makes the call of each fetch of a read.
+    """Return what makes the call of each fetch of a read. ``idle``: takes the place of the waiter in a fetch that
+    registers none. Other arguments as of :func:`fetch`."""
 
-    ``mode``: ``take``, ``lock``, or ``tx`` for a receive in a transaction. ``lease``: of the locks, in ms. ``earlier``:
-    locks that the fetch settles on its way. ``cursor_at``: as of ``peek.peeking``. ``idle``: takes the place of the
-    waiter in a fetch that registers none.
-    """
+    def next_fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
+        return fetch(handle, mode, match, count, unit, lease, earlier, cursor_at, waiter or idle, place)
 
-    def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        owner, grant = owner_of(handle, unit) if unit else ("", lease)
-        runs = earlier.pending_runs()
-        call = read.receive(
-            handle.address,
-            mode,
-            count,
-            owner=owner,
-            grant=grant,
-            cursor=cursor_at(place),
-            waiter=waiter or idle,
-            match=match,
-            settle=runs,
-        )
-        return earlier.sent_with(handle, call) if runs else call
-
-    return fetch
+    return next_fetch
 
 
 class Receive(Operation[list[Message]]):
@@ -146,11 +152,7 @@ class Receive(Operation[list[Message]]):
         self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
         if not polls_first(handle, self.timeout, self.tag):
             return None
-        owner, grant = owner_of(handle, unit)
-        mode: Mode = "tx" if unit else "take"
-        self._call = read.receive(
-            handle.address, mode, self.count, owner=owner, grant=grant, match=self._wanted
-        )
+        self._call = fetch(handle, "tx" if unit else "take", self._wanted, self.count, unit)
         return self._call
 
     def accept(self, reply: Reply) -> list[Message] | More:
@@ -183,7 +185,6 @@ class Lock(Operation[Locks]):
     __slots__ = (
         "_call",
         "_lease",
-        "_pending",
         "_wanted",
         "count",
         "earlier",
@@ -223,14 +224,9 @@ class Lock(Operation[Locks]):
         context = handle.context
         self._lease = context.lease if self.lease is None else str(lease_of(context, self.lease))
         self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
-        polls = polls_first(handle, self.timeout, self.tag)
-        self._pending = earlier.pending()
-        if not polls or self._pending > read.BATCH:
+        if not polls_first(handle, self.timeout, self.tag) or earlier.pending() > read.BATCH:
             return None
-        runs = earlier.pending_runs()
-        self._call = read.receive(
-            handle.address, "lock", self.count, grant=self._lease, match=self._wanted, settle=runs
-        )
+        self._call = fetch(handle, "lock", self._wanted, self.count, None, self._lease, earlier)
         return self._call
 
     def accept(self, reply: Reply) -> Locks | More:
@@ -238,17 +234,13 @@ class Lock(Operation[Locks]):
         if reply[0] != OK:
             return MORE  # nothing was found, more queues are needed, or the call was refused
         found = understand(self._call, reply)
-        if not found.messages:
-            return MORE
-        self._settled(found)
-        return noted(self.handle, found, self._lease)
+        return noted(self.handle, found, self._lease) if found.messages else MORE
 
     def resume(self, reply: Reply | None) -> Steps[Locks]:
         """Wait for messages; settle before what one call does not take."""
         handle, earlier, found = self.handle, self.earlier, None
         if reply is not None:
             found = yield from complete(self, handle.address, self._call, reply)
-            self._settled(found)
         while earlier.pending() > read.BATCH:
             yield from earlier.settle_some(handle)
         fetch = fetching(handle, "lock", self._wanted, self.count, lease=self._lease, earlier=earlier)
@@ -259,10 +251,6 @@ class Lock(Operation[Locks]):
     def interrupted(self, call: Call[Any], token: str) -> Steps[None]:
         """Release what the call has locked."""
         return release_after_interruption(self.handle, call, token, locks=True)
-
-    def _settled(self, found: Found) -> None:
-        if self._pending:
-            self.earlier.note_settled(self.handle, self._pending, found.lost)
 
 
 def noted(handle: Handle, found: Found, lease: str) -> Locks:

@@ -2,7 +2,8 @@
 
 ``receive``, ``peek``, ``several``, ``groups``, ``cursor`` and ``browser`` wait with it; ``pipelines.wait``, which
 takes no message, has a shorter loop of its own and uses ``leave_all``. ``receive`` makes the first fetch of most reads
-itself (tests/unit/test_first_fetch.py compares). A driver carries out its steps Listen and Wait (``drivers/waiting``).
+itself, so that a read that finds something needs no generator; tests/unit/test_first_fetch.py compares such reads with
+this loop alone. A driver carries out its steps Listen and Wait (``drivers/waiting``).
 The readers of one wait belong to one client and one transaction.
 
 The first fetch registers no waiter: most reads find something. Where the last read had to wait, the first fetch does

@@ -1,4 +1,4 @@
-"""The optimised first call of a read makes the same request and has the same result as the wait loop."""
+"""A read that makes its first fetch itself makes the same calls, and has the same result, as the wait loop alone."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 pack commands. ``attempt`` decides what a ``Fault`` means for a call; ``calls_aio``, ``greeting`` and ``deploy`` look at
 some, too.
 
-Change these together with a new ``Fault``, or a code that becomes another one (tests/drivers/test_faults.py).
+Change together with: ``Attempt.failed``, ``Attempt.failed_load`` and ``_put_away`` in ``calls_aio``, which decide by
+the ``Fault``. tests/drivers/test_faults.py has each code with its ``Fault``.
 
 Nothing here does input or output; both drivers share it.
 """
