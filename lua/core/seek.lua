@@ -103,7 +103,7 @@ function seek.direct(q, filter_text, after, count, notified_id)
   index.load()
   local letter, id = index.direct(q, filter_text)
   if not letter then return end
-  local entries = notified_id and count == 1 and after == "" and redis.call("ZSCORE", q.available, notified_id)
+  local entries = notified_id and count == 1 and redis.call("ZSCORE", q.available, notified_id)
     and position.read(q, { notified_id })
   if not entries or not entries[1] or index.id_of(entries[1].rec, letter) ~= id then
     index_build.load()

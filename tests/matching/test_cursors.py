@@ -90,6 +90,33 @@ def test_cursor_waits_for_a_matching_message_of_any_priority(broker):
     assert waiting.result().body == b"E"
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"match": Match(correlation_id="c1")},
+        {"match": Match(group_id="g")},
+        {"selector": "JMSXGroupID = 'g'"},
+    ],
+    ids=["correlation id", "group id", "selector"],
+)
+@pytest.mark.parametrize("how", ["receive", "lock"])
+def test_taking_cursor_gets_a_message_that_arrives_before_its_place(broker, wanted, how):
+    """A reader with a cursor is served like the others, wherever the message is (MS-MQDMPR 3.2.7.5)."""
+    q = broker.queue()
+    q.send("A", correlation_id="c1", group_id="g", priority=2)
+    q.send("B", correlation_id="c1", group_id="g", priority=6)
+    with q.lock(0) as before:
+        cursor = of(q, **wanted)
+        assert cursor.receive(0).body == b"A"
+        waiting = broker.wait(lambda: getattr(cursor, how)(30))
+        q.send("C", priority=7)
+        before.abort()
+    assert waiting.result().body == b"B"
+    waiting = broker.wait(lambda: getattr(cursor, how)(30))
+    q.send("D", correlation_id="c1", group_id="g", priority=7)
+    assert waiting.result().body == b"D"
+
+
 def test_invalid_cursor_arguments_are_refused(broker):
     q = broker.queue()
     with pytest.raises(SelectorSyntaxError):
