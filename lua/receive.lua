@@ -17,8 +17,7 @@
 -- ARGV[10] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on;
 --   "nowait" without a waiter: a cursor behind which nothing is gets MESSAGE_NOT_FOUND
 -- ARGV[11] filter  which messages match, "" all (matching/filter)
--- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
--- ARGV[13+] settlement  three for each run: action, fence, ids (core/settle)
+-- ARGV[12+] settlement  three for each run: action, fence, ids (core/settle); only if mode is lock
 -- RETURNS OK fence, deadline in ms, now in ms, number of elements about lost locks, those, then messages (core/message)
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1, number of elements about lost locks, those
 -- RETURNS CONTINUE as WAITING, then the id behind which the search goes on
@@ -55,7 +54,7 @@
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 -- A call that says nothing with the arguments from ARGV[8] on leaves them out.
 local cursor, registration, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
-local settlements_at, waits = 13, registration ~= ""
+local settlements_at, waits = 12, registration ~= ""
 
 local reply = context.open(waits)
 if reply then return reply end

@@ -22,7 +22,7 @@ READS = ("receive", "lookup")
 PLACES: dict[str, dict[str, int]] = {
     "send": {"transaction": 1},
     "publish": {"transaction": 1},
-    "receive": {"mode": 1, "owner": 3, "settlements": 9},
+    "receive": {"mode": 1, "owner": 3, "settlement": 9},
     "lookup": {"mode": 1, "ids": 3, "owner": 4},
     "move": {"transaction": 3},
     "settle": {"settlement": 2},
@@ -52,7 +52,7 @@ def transaction_of(call: Call[Any]) -> str:
 
 def brings_settlements(call: Call[Any]) -> bool:
     """Does a read settle earlier locks on its way?"""
-    return call.script == "receive" and argument(call, "settlements") not in ("", "0")
+    return call.script == "receive" and argument(call, "settlement") != ""
 
 
 def removes_locked(call: Call[Any]) -> bool:

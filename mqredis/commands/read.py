@@ -138,7 +138,7 @@ def receive(
     registration, ticket = ("", "") if waiter is None else (waiter.registration, waiter.ticket)
     args: tuple[Arg, ...] = (queue.generation, mode, str(count), owner, grant)
     if cursor or registration or match or settle:
-        args += (cursor, registration, ticket, match, str(len(settle) // 3), *settle)
+        args += (cursor, registration, ticket, match, *settle)
     return Call("receive", queue.call, args, _parse_receive)
 
 

@@ -83,8 +83,8 @@ def test_client_knows_all_scripts_that_may_begin_a_transaction() -> None:
 def test_client_reads_the_mode_of_a_read_and_its_settlements() -> None:
     for script in ("receive", "lookup"):
         assert arguments.mode_of(calling(script, mode="lock")) == "lock"
-    assert arguments.brings_settlements(calling("receive", settlements="1"))
-    assert not arguments.brings_settlements(calling("receive", settlements="0"))
+    assert arguments.brings_settlements(calling("receive", settlement="c"))
+    assert not arguments.brings_settlements(calling("receive", settlement=""))
     peek = transactions.usage(calling("lookup", mode="peek", ids="000000000000002a"), "q")
     assert "message 0x000000000000002a of" in str(peek)
 
@@ -95,8 +95,8 @@ def test_client_reads_the_mode_of_a_read_and_its_settlements() -> None:
         ("send", {"transaction": ""}, {"transaction": "t"}),
         ("publish", {"transaction": ""}, {"transaction": "t"}),
         ("move", {"transaction": ""}, {"transaction": "t"}),
-        ("receive", {"mode": "take", "settlements": "0"}, {"mode": "lock", "settlements": "0"}),
-        ("receive", {"mode": "lock", "settlements": "1"}, {"mode": "tx", "settlements": "0"}),
+        ("receive", {"mode": "take", "settlement": ""}, {"mode": "lock", "settlement": ""}),
+        ("receive", {"mode": "lock", "settlement": "c"}, {"mode": "tx", "settlement": ""}),
         ("lookup", {"mode": "take"}, {"mode": "peek"}),
         ("settle", {"settlement": "c"}, {"settlement": "b"}),
         ("commit", {"outcome": "commit"}, {"outcome": "abort"}),

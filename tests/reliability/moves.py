@@ -47,8 +47,6 @@ def settle(world: World, call: Call[Any], answer: Answer, at: int) -> None:
         return
     lost = {lid for lid, _ in answer.value.lost}
     words = [str(arg) for arg in call.args[at:]]
-    if call.args[1] == "next":  # the plainest, of which only the lock is named
-        words = ["c", *map(str, call.args[3:])]
     for action, fence, ids in zip(words[::3], words[1::3], words[2::3], strict=True):
         for lid in (ids[k : k + 16] for k in range(0, len(ids), 16)):
             if lid not in lost:
@@ -148,7 +146,7 @@ class Take(Step):
         )
 
     def enter(self, world: World, me: Client, call: Call[Any], answer: Answer) -> None:
-        settle(world, call, answer, 10)
+        settle(world, call, answer, 9)
         found = answer.value
         if isinstance(found, Refusal):
             return
@@ -157,10 +155,10 @@ class Take(Step):
             if self.mode == "take":
                 world.ledger.take(lid, found.now_ms)
             elif self.mode == "lock":
-                world.ledger.hold(lid, found.fence, int(found.deadline), found.now_ms)
+                world.ledger.hold(lid, found.fence, found.deadline, found.now_ms)
             else:
                 unit = world.ledger.unit(self.unit, found.fence)
-                world.ledger.hold(lid, unit.name, int(found.deadline), found.now_ms)
+                world.ledger.hold(lid, unit.name, found.deadline, found.now_ms)
                 unit.received.append(lid)
             if number and lid <= found.messages[number - 1][0].decode():
                 raise Broken("messages came out of order")
