@@ -19,6 +19,7 @@ from mqredis.spark.connection import manager_of
 from mqredis.spark.kill_points import kill_point
 from mqredis.spark.offsets import Offset, Plan
 from mqredis.spark.options import Options
+from mqredis.spark.targets import deleted
 from mqredis.spark.threads import BackgroundWork, TwoThreads
 from mqredis.steps import Operation
 
@@ -115,7 +116,7 @@ class ClaimCommits:
             return manager.run(operation(queue, offset.owner, offset.lineage, sequence, between))
         except QueueNotAvailable:
             if self.options.failOnDataLoss:
-                raise
+                raise deleted(name, path) from None
             return False
 
 

@@ -49,7 +49,7 @@ from mqredis.spark.lookup_ids import sequential
 from mqredis.spark.offsets import Offset, Plan
 from mqredis.spark.options import Options
 from mqredis.spark.planning import has_open_claim, has_work, next_offset
-from mqredis.spark.targets import Target, stream_targets
+from mqredis.spark.targets import Target, deleted, stream_targets
 from mqredis.spark.threads import TwoThreads
 from mqredis.spark.waits import LivenessSubscription, MessageWaiter, MinimumMessages
 
@@ -222,7 +222,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             claimed = claim() if self.match else self.resources.threads.run(claim, plan.wanted)
         except QueueNotAvailable:
             if self.options.failOnDataLoss:
-                raise
+                raise deleted(name, path) from None
             return []
         self.claimed[key] = plan.sequence
         place = Place(self.options.address, name, path, plan.generation)
@@ -276,8 +276,10 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan = begun.queues.get(key) or Plan()
             if not plan.has_claim or self.claimed.get(key) == plan.sequence:
                 continue
-            claim = backlog(manager_of(self.options.address, name), path, begun.owner).claim
-            if claim is None or claim.sequence < plan.sequence:
+            seen = backlog(manager_of(self.options.address, name), path, begun.owner)
+            if seen.generation != plan.generation:
+                raise deleted(name, path)
+            if seen.claim is None or seen.claim.sequence < plan.sequence:
                 raise SourceError(
                     f"mqredis: the sink has skipped batch {batch_id(name, path, begun.owner, plan.sequence)}: "
                     "Spark reports the batch as done, but nothing has read its messages, so they stay in the queue. "
@@ -324,6 +326,8 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if self.options.failOnDataLoss:
                     raise
                 continue
+            if self.options.failOnDataLoss and plan.has_claim and each.generation != plan.generation:
+                raise deleted(name, path)
             seen[key] = each
         return seen
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-from mqredis.errors import QueueNotFound
+from mqredis.errors import QueueNotAvailable, QueueNotFound
 from mqredis.keys import SYSTEM, kept_by_broker
 from mqredis.spark.batch_id import queue_key
 from mqredis.spark.connection import SourceError, manager_of
@@ -59,6 +59,14 @@ def stream_targets(options: Options, known: Collection[str] = ()) -> dict[str, T
             f"{' and '.join(changes)}. Restore the list, or use a new checkpoint"
         )
     return named
+
+
+def deleted(name: str, path: str) -> QueueNotAvailable:
+    """The error of a query that finds its queue deleted, or another one of this name in its place."""
+    return QueueNotAvailable(
+        f"queue {path!r} of queue manager {name!r} was deleted after the query had claimed messages of it. If it was "
+        "created again, set failOnDataLoss=false to continue with the new queue"
+    )
 
 
 def _existing(options: Options) -> dict[str, set[str]]:

@@ -45,6 +45,25 @@ def test_queue_deleted_after_its_batch_was_logged(mode, options, fill, qm):
         make(options, queues="a,b", readMode=mode).partitions(start, end)
 
 
+@pytest.mark.parametrize("received", [True, False])
+@pytest.mark.parametrize("restarted", [True, False])
+def test_queue_that_was_created_again_is_named_with_the_remedy(options, fill, qm, restarted, received):
+    fill("a", 5)
+    reader = make(options, queue="a")
+    end, _ = take(reader, reader.initialOffset())
+    if received:
+        reader.commit(end)
+    qm.delete_queue("a")
+    fill("a", 3)
+    with pytest.raises(Exception, match=r"QUEUE_NOT_AVAILABLE .*'a' .* was deleted .* failOnDataLoss=false"):
+        (make(options, queue="a") if restarted else reader).latestOffset(end, ReadAllAvailable())
+    if not received:
+        with pytest.raises(Exception, match=r"'a' .* was deleted .* failOnDataLoss=false"):
+            make(options, queue="a").commit(end)
+    careless = make(options, queue="a", failOnDataLoss="false")
+    assert len(take(careless, end)[1]) == 3
+
+
 def test_available_now_query_continues_without_a_deleted_queue(mode, options, fill, qm):
     fill("a", 5)
     fill("b", 5)
