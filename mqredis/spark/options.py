@@ -237,6 +237,8 @@ def check_stream(options: Options) -> None:
     check_source(options)
     if options.readMode == "browse" and options.consumerName:
         raise InvalidArgument("option consumerName belongs to readMode=receive: a browse takes nothing")
+    if options.states:
+        raise InvalidArgument("option states belongs to batch reads: a stream takes the available messages")
     if options.endingTimestamp or options.endingPosition != "latest":
         raise InvalidArgument(
             "options endingPosition and endingTimestamp belong to batch reads: a stream has no end"

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.spark
         ({"selector": "a = = 1"}, "SELECTOR_SYNTAX"),
         ({"readMode": "browse", "consumerName": "a"}, "belongs to readMode=receive"),
         ({"readMode": "browse", "selector": "a = = 1"}, "SELECTOR_SYNTAX"),
+        ({"states": "delayed"}, "belongs to batch reads"),
         ({"readMode": "take"}, "receive or browse"),
         ({"maxMessagesPerTrigger": "0"}, "at least 1"),
         ({"maxBytesPerTrigger": "1.5"}, "whole number"),
