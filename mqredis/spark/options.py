@@ -95,6 +95,8 @@ _SPELLINGS = {
 _MAY_BE_ZERO = ("txnVersion", "pollTimeoutMs")
 # Options that Spark adds for purposes of its own.
 _OF_SPARK = frozenset({"checkpointlocation", "path", "provider", "owner", "queryname"})
+# How Spark names the options of CREATE TABLE. It does not hand them over when the table is used.
+_OF_TABLE = "option."
 
 
 def parse(given: Mapping[str, str]) -> Options:
@@ -107,6 +109,11 @@ def parse(given: Mapping[str, str]) -> Options:
         if field is None:
             if name in _OF_SPARK:
                 continue
+            if name.startswith(_OF_TABLE):
+                raise InvalidArgument(
+                    "CREATE TABLE cannot be used: Spark does not keep its options for a source written in Python. Use "
+                    "CREATE TEMPORARY VIEW"
+                )
             known = [each.name for each in NAMES.values()]
             near = difflib.get_close_matches(name, [each.lower() for each in known], 1, 0.7)
             hint = next(

@@ -154,6 +154,10 @@ def test_sql_finds_the_format_by_its_name(spark, options, fill):
     text = ", ".join(f"{name} '{value}'" for name, value in {**options, "queue": "orders"}.items())
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING mqredis OPTIONS ({text})")
     assert spark.sql("SELECT count(*) AS n FROM orders").collect()[0].n == 7
+    spark.sql("INSERT INTO orders (body, label) VALUES (cast('tea' AS BINARY), 'EU')")
+    assert read(spark, options, queue="orders").where("label = 'EU'").count() == 1
+    with pytest.raises(Exception, match="Use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE orders_table USING mqredis OPTIONS ({text})")
 
 
 def write(frame: Any, options: dict[str, str], mode: str = "append", **more: str) -> None:
