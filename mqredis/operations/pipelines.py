@@ -17,6 +17,7 @@ from mqredis.commands.claims import Backlog, Claimed, Order
 from mqredis.commands.stages import Published, Stage
 from mqredis.commands.waiting import PEEKS, Waiter, leave, register_as
 from mqredis.errors import OperationCancelled, error_for
+from mqredis.operations import refusals
 from mqredis.operations.context import Context
 from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.queue_call import QueueCall, provide
@@ -195,9 +196,12 @@ def publish(
     total = 0
     beside: tuple[str, ...] = ()
     while True:
-        done: Published = yield from perform(
-            stage_commands.publish(context.keys, sink, batch, identity, limit, keep, stages, beside)
-        )
+        try:
+            done: Published = yield from perform(
+                stage_commands.publish(context.keys, sink, batch, identity, limit, keep, stages, beside)
+            )
+        except refusals.OF_BATCHES as error:
+            raise refusals.of_batch(error, context.keys.manager, [stage.queue for stage in stages]) from None
         if done.missing:
             yield from provide(context.keys, done.missing)
             if set(done.missing) <= set(beside):

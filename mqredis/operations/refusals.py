@@ -1,11 +1,12 @@
 """Texts of errors of calls on a queue: which queue has refused the call, and what to do.
 
-``queue_call``, ``handle`` and ``send`` raise errors with them. Other errors have the docstring of their class
-(``mqredis.errors``), or the text that their command gives to ``check``.
+``queue_call``, ``handle``, ``send`` and ``pipelines`` raise errors with them. Other errors have the docstring of their
+class (``mqredis.errors``), or the text that their command gives to ``check``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from mqredis.commands import transactions
@@ -55,6 +56,12 @@ TEXTS: dict[type[MqError], str] = {
 }
 # The errors that :func:`told` replaces by ones with a better text.
 TOLD: tuple[type[MqError], ...] = (*TEXTS, TransactionUsage, TransactionSequence)
+# The errors that :func:`of_batch` replaces.
+OF_BATCHES = (QueueQuotaExceeded, ManagerQuotaExceeded, PutInhibited, DuplicateMessage)
+_DUPLICATE_OF_BATCH = (
+    "a message of it has a dedup_key that {queue} has accepted within the window, or that another message of it has: "
+    "leave out such messages, or give them another dedup_key"
+)
 
 
 def text(kind: type[MqError], address: Address, call: Call[Any] | None = None, key: str | None = None) -> str:
@@ -80,3 +87,12 @@ def told(error: MqError, call: Call[Any], address: Address, key: str | None = No
         transaction = transaction_of(call)
         return transactions.not_open(transaction) if transaction else error
     return type(error)(text(type(error), address, call, key))
+
+
+def of_batch(error: MqError, manager: str, paths: Iterable[str]) -> MqError:
+    """The error to raise in place of ``error`` (one of :data:`OF_BATCHES`), with which a publication of a data pipeline
+    was refused; ``paths``: of its queues. A publication is refused as a whole."""
+    queue = " or ".join(f"queue {path!r}" for path in dict.fromkeys(paths))
+    reason = _DUPLICATE_OF_BATCH if isinstance(error, DuplicateMessage) else TEXTS[type(error)]
+    reason = reason.format(queue=queue, manager=manager)
+    return type(error)(f"nothing of the batch was written. {reason[0].upper()}{reason[1:]}")

@@ -251,8 +251,14 @@ def test_failed_job_leaves_nothing(spark, qm, options):
 def test_exceeded_quota_fails_the_job_and_leaves_nothing(spark, qm, options):
     qm.create_queue("target", quota_messages=99)
     frame = spark.range(100).selectExpr("cast(id as string) as body")
-    with pytest.raises(Exception, match="ENQUEUE_QUEUE_QUOTA"):
+    with pytest.raises(
+        Exception, match=r"ENQUEUE_QUEUE_QUOTA .* nothing of the batch .* quota of queue 'target'"
+    ):
         write(frame, options, queue="target")
+    with pytest.raises(
+        Exception, match=r"DUPLICATE .* nothing of the batch .* that another message of it has"
+    ):
+        write(frame.limit(9).selectExpr("body", "'k' AS dedup_key"), options, queue="target")
     assert qm.queue_info("target").messages == 0
     assert keys_left(qm) == []
     write(frame.limit(99), options, queue="target")
