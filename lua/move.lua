@@ -63,10 +63,12 @@ if transaction_id ~= "" then
   if refusal then return finish({ refusal }) end
 end
 local entry = position.read(q, { lookup_id })[1]
-if not entry or seek.expired(entry) then return finish({ status.MESSAGE_NOT_FOUND }) end
+if not entry then return finish({ status.MESSAGE_NOT_FOUND }) end
 if not redis.call("ZSCORE", q.available, entry.id) then
   return finish({ status.MESSAGE_LOCKED_UNDER_TRANSACTION }) -- also if a reader has locked it, or it is delayed
 end
+-- What is locked expires when its lock ends.
+if seek.expired(entry) then return finish({ status.MESSAGE_NOT_FOUND }) end
 
 -- apply ------------------------------------------------------------------------------------------
 if transaction then -- it moves at the commit

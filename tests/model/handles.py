@@ -183,10 +183,12 @@ class ModelQueue(Reads):
                 raise QueueNotAvailable()
             unit = self.unit(transaction)
             position = self.queue.positions.get(lookup_id)
-            if position is None or store.expired(position):
+            if position is None:
                 raise MessageNotFound()
             if not self.queue.acceptable(position, peek=False):  # locked, or held back until it is due
                 raise MessageLocked()
+            if store.expired(position):
+                raise MessageNotFound()
             if unit is None:
                 store.relocate([position], target.queue)
             else:

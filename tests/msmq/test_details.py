@@ -13,6 +13,8 @@ from mqredis import (
     Journal,
     Match,
     MessageClass,
+    MessageLocked,
+    MessageNotFound,
     Outgoing,
     QueueNotFound,
     RetryPolicy,
@@ -268,3 +270,17 @@ def test_renewal_does_not_shorten_the_lease_of_a_transaction(qm):
     qm.maintain()
     assert qm.queue_info("q").locked == 1
     tx.commit()
+
+
+@pytest.mark.parametrize("allow_peek", [False, True])
+def test_move_of_a_locked_message_that_has_expired_is_refused_as_locked(qm, allow_peek):
+    """A locked message expires when its lock ends (MC-MQAC 3.1.6.1.1), so a move still finds it locked."""
+    q, target = make(qm), qm.open("q;s", Access.MOVE)
+    sent = q.send(b"A", time_to_be_received=5)
+    held = q.lock_by_lookup_id(sent.lookup_id, lease=60, allow_peek=allow_peek)
+    qm.advance_clock(6)
+    with pytest.raises(MessageLocked):
+        q.move(sent.lookup_id, target)
+    held.abort()
+    with pytest.raises(MessageNotFound):
+        q.move(sent.lookup_id, target)
