@@ -5,8 +5,9 @@ through ``source_errors`` where Spark shows them. The readers, ``starting`` and 
 ``backlog`` of a queue.
 
 Spark forks and reuses its Python workers, and pickles readers and writers, so these must not hold a connection: they
-hold url and name, and call ``manager_of`` where they run. The client is shared by all threads of its process, and is
-never closed; it ends with the process, as does a second one that two threads make at the same time.
+hold url and name, and call ``manager_of`` where they run. The client is shared by all threads of its process. It is
+closed only if it has stopped, since the data of its manager are gone; else it ends with the process, as does a second
+one that two threads make at the same time.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ def manager_of(url: str, name: str) -> QueueManager:
     """This process's client of a queue manager."""
     key = (os.getpid(), url, name)
     found = _managers.get(key)
+    if found is not None and found.driver.stopped:
+        # The manager was flushed, say. Spark keeps this process for later queries, and they read the data of now.
+        found.close()
+        found = None
     if found is None:
         if not url:
             raise InvalidArgument("set the option url, or MQREDIS_URL for the driver and every executor")

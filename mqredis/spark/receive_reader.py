@@ -31,9 +31,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from mqredis.commands.address import Address
-from mqredis.commands.claims import Backlog, Claimed, Order
+from mqredis.commands.claims import WHY, Backlog, Claimed, Order
 from mqredis.commands.filters import Filter
-from mqredis.errors import InvalidArgument, QueueNotAvailable, QueueNotFound
+from mqredis.errors import ClaimLost, InvalidArgument, QueueNotAvailable, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.matching import selection
 from mqredis.spark import progress, starting
@@ -279,12 +279,15 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = backlog(manager_of(self.options.address, name), path, begun.owner)
             if seen.generation != plan.generation:
                 raise deleted(name, path)
+            if seen.claim is None and plan.sequence > plan.initial + 1:
+                raise ClaimLost(WHY["gap"], why="gap")  # the server has lost the claims before, too
             if seen.claim is None or seen.claim.sequence < plan.sequence:
                 raise SourceError(
                     f"mqredis: the sink has skipped batch {batch_id(name, path, begun.owner, plan.sequence)}: "
                     "Spark reports the batch as done, but nothing has read its messages, so they stay in the queue. "
-                    "The output folder of a file sink knows a batch of this number from an earlier checkpoint. Start "
-                    "with a new checkpoint and a new output folder, or write by the column batch_id "
+                    "The output folder of a file sink knows a batch of this number from an earlier checkpoint, or the "
+                    "server has lost what it knew of this query. Start with a new checkpoint and a new output folder, "
+                    "or write by the column batch_id "
                     f"({DOCS}, A lost checkpoint)"
                 )
             self.claimed[key] = plan.sequence

@@ -64,6 +64,26 @@ def test_queue_that_was_created_again_is_named_with_the_remedy(options, fill, qm
     assert len(take(careless, end)[1]) == 3
 
 
+def test_flushed_manager_ends_a_query_and_the_next_one_works(options, fill, qm, redis_server):
+    fill(count=5)
+    reader = make(options, queue="orders")
+    first, _ = take(reader, reader.initialOffset(), ReadMaxRows(2))
+    second, _ = take(reader, first, ReadMaxRows(2))
+    with redis_server.client() as client:  # also what a server without a log keeps after a restart
+        client.delete(*client.keys(f"mq:{{{qm.name}}}:*"))
+    with mqredis.connect(redis_server.url, manager=qm.name) as present:
+        present.create_queue("orders")
+        present.open("orders").send("new")
+    with pytest.raises(Exception, match="MANAGER_NOT_FOUND"):
+        reader.latestOffset(second, ReadAllAvailable())
+    with pytest.raises(Exception, match="does not know the batch before this one"):
+        make(options, queue="orders").latestOffset(second, ReadAllAvailable())
+    with pytest.raises(Exception, match=r"has skipped batch .* or the server has lost"):
+        make(options, queue="orders").latestOffset(first, ReadAllAvailable())
+    careless = make(options, queue="orders", failOnDataLoss="false")
+    assert take(careless, second)[1] == [b"new"]
+
+
 def test_available_now_query_continues_without_a_deleted_queue(mode, options, fill, qm):
     fill("a", 5)
     fill("b", 5)
