@@ -20,6 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 
 from mqredis import keys
 from mqredis.errors import InvalidArgument, InvalidName
@@ -232,11 +233,24 @@ def check_source(options: Options) -> None:
         subqueue_parts(path)
     for end in ("starting", "ending"):
         position, timestamp = getattr(options, f"{end}Position"), getattr(options, f"{end}Timestamp")
-        positions(f"{end}Position", position)
+        for name in positions(f"{end}Position", position):
+            if name and not _is_read(name, options):
+                raise InvalidArgument(
+                    f"option {end}Position names {name!r}, which is none of the queues to read"
+                )
         if timestamp:
             milliseconds(timestamp, f"{end}Timestamp")
         if timestamp and position != getattr(Options, f"{end}Position"):
             raise InvalidArgument(f"give either {end}Position or {end}Timestamp, not both")
+
+
+def _is_read(name: str, options: Options) -> bool:
+    """Do the options name this queue? It is a path, which a queue manager may precede, as in shop/orders."""
+    paths = {name, *(name.removeprefix(f"{manager}/") for manager in options.managers)}
+    patterns = [path_of(pattern, options.subQueue) for pattern in split(options.queuePattern)]
+    return not paths.isdisjoint(listed(options)) or any(
+        fnmatchcase(path, pattern) for path in paths for pattern in patterns
+    )
 
 
 def check_stream(options: Options) -> None:
