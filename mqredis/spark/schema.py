@@ -84,7 +84,8 @@ def full(headers: bool, with_body: bool) -> str:
 def selected(schema: StructType) -> StructType:
     """The columns of a reader's schema, all nullable: every column, or those that ``.schema(...)`` named.
 
-    Raises InvalidArgument for a column that a message does not have, and for another type than the column has.
+    Raises InvalidArgument for a column that a message does not have, for another type than the column has, and for a
+    column that is declared without nulls: Spark would refuse the rows then, in the tasks.
     """
     for field in schema.fields:
         own = FIELDS.get(field.name)
@@ -97,6 +98,8 @@ def selected(schema: StructType) -> StructType:
             raise InvalidArgument(
                 f"column {field.name!r} is {own.dataType.simpleString()}, not {field.dataType.simpleString()}"
             )
+        if not field.nullable:
+            raise InvalidArgument(f"column {field.name!r} is nullable: declare it without NOT NULL")
     return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])
 
 

@@ -278,6 +278,15 @@ def test_errors_are_raised_before_a_job_starts(spark, qm, options, fill):
             lambda: spark.read.format("mqredis").schema("a INT").options(**options, queue="orders").load(),
             "no column 'a'",
         ),
+        (
+            lambda: (
+                spark.read.format("mqredis")
+                .schema("priority INT NOT NULL")
+                .options(**options, queue="orders")
+                .load()
+            ),
+            "column 'priority' is nullable",
+        ),
         (lambda: write(ok, options, queue="none"), "has no queue 'none'"),
         (lambda: write(ok, options, "overwrite", queue="orders"), "only appends"),
     ]:
