@@ -9,6 +9,8 @@ from mqredis.status import Status
 
 # Milliseconds since 1970 of our days: what a clock put into the store.
 _TIME = re.compile(rb"1[6-9]\d{11}(?:\.0)?")
+# When a message failed, in seconds since 1970 (lua/features/failure.lua).
+_FAILED = re.compile(rb"(\x01failure_time\x02d)\d+\.\d+")
 # How long ago a message was sent, in a copy of it.
 _AGO = re.compile(rb"\x03S\d{13}")
 # A reply that says how long until the next timer.
@@ -51,4 +53,4 @@ def _content(client: Any, key: bytes, kind: bytes) -> Any:
 def masked(value: bytes) -> bytes:
     """The value with every time of our days as ``T``, and without the milliseconds a kept reply tells."""
     head, waiting, _ = value.partition(_WAITING)
-    return _AGO.sub(b"\x03SA", _TIME.sub(b"T", head + waiting))
+    return _AGO.sub(b"\x03SA", _FAILED.sub(rb"\1T", _TIME.sub(b"T", head + waiting)))
