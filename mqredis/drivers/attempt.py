@@ -48,6 +48,10 @@ _AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
 _NOTHING_DONE = "; nothing was done"
 
 
+# What to do about the refusal of a replica, which ends in "can't write against a read only replica".
+_REPLICA = ". Give the URL of its primary, or of its Sentinels (redis+sentinel://)"
+
+
 class Next(Enum):
     """What a driver does after one try of a call."""
 
@@ -247,7 +251,9 @@ class Attempt:
     def failed_load(self, error: BaseException, now: float) -> Next:
         """Handle a script that could not be loaded: nothing ran in this try."""
         fault = fault_of(error)
-        if fault not in _RETRIED and self._no_function():
+        # A replica takes no functions, but scripts: those who only read need no primary.
+        replica = fault is Fault.MOVED and self.core.settings.read_only
+        if (fault not in _RETRIED or replica) and self._no_function():
             self.loads = 0  # the other form of the script has to be loaded once, too
             return Next.AGAIN  # EVALSHA needs no room for functions and no permission to call them
         if fault is Fault.BUG and self.core.forms.shebang:
@@ -287,7 +293,10 @@ class Attempt:
         """The error of a call for which the server cannot be used."""
         text = redact(error).rstrip(".")
         if isinstance(error, Exception) and fault_of(error) is not Fault.LOST:
-            return BrokerUnavailable(f"{self.core.where} refused the call until its time was over: {text}")
+            advice = _REPLICA if "read only replica" in text else ""
+            return BrokerUnavailable(
+                f"{self.core.where} refused the call until its time was over: {text}{advice}"
+            )
         advice = "Is the server running, and is the URL right?"
         if "CERTIFICATE_VERIFY_FAILED" in text:
             advice = (
