@@ -72,7 +72,7 @@ async def connect(
     Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, SchemaTooOld, InvalidArgument, ManagerNotFound
     (a read-only client creates none), MissingDependency (memory:// without fakeredis).
     """
-    settings, where = prepared(url, manager, settings)
+    settings, where = prepared(url, manager, settings, sealer)
     keys = ManagerKeys(settings.manager)
     driver = AsyncDriver(settings, keys, open_async_backend(where, settings, keys.own[0]))
     try:

@@ -70,7 +70,7 @@ def connect(
     Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, SchemaTooOld, InvalidArgument, ManagerNotFound
     (a read-only client creates none), MissingDependency (memory:// without fakeredis).
     """
-    settings, where = prepared(url, manager, settings)
+    settings, where = prepared(url, manager, settings, sealer)
     keys = ManagerKeys(settings.manager)
     driver = Driver(settings, keys, open_backend(where, settings, keys.own[0]))
     try:

@@ -403,12 +403,18 @@ def owner_of(handle: Handle, unit: UnitOfWork | None) -> tuple[str, str]:
     return unit.id, unit.grant()
 
 
-def prepared(url: object, manager: str | None, settings: Settings | None) -> tuple[Settings, object]:
+def prepared(
+    url: object, manager: str | None, settings: Settings | None, sealer: object = None
+) -> tuple[Settings, object]:
     """Settings with the manager's name in them, and where to connect to. Raises InvalidArgument."""
     settings = Settings.from_env() if settings is None else settings
     if not isinstance(settings, Settings):
         raise InvalidArgument(
             f"settings must be a mqredis.Settings, not {type(settings).__name__}: give Settings(lease_seconds=...)"
+        )
+    if sealer is not None and not all(callable(getattr(sealer, name, None)) for name in ("seal", "open")):
+        raise InvalidArgument(
+            f"sealer must have the methods seal and open, as mqredis.sealing.AesGcm has, not {type(sealer).__name__}"
         )
     if manager is not None:
         settings = settings.model_copy(update={"manager": manager})

@@ -205,3 +205,9 @@ def test_body_that_an_earlier_release_has_sealed_is_opened() -> None:
     assert keys.open(body, b"manager") == b"a secret body"
     with pytest.raises(SealBroken):
         keys.open(body, b"another manager")
+
+
+@pytest.mark.parametrize("wrong", ["a key", b"k" * 32, object()])
+def test_sealer_is_checked_before_a_connection_is_made(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match="sealer must have the methods seal and open"):
+        mqredis.connect("redis://127.0.0.1:1", sealer=wrong)
