@@ -93,7 +93,7 @@ def register(subparsers: Subparsers) -> None:
         parser = command(subparsers, name, about, run)
         parser.add_argument("queue", nargs="?")
         parser.add_argument(
-            "--consumer", metavar="NAME", help="pause the consumers of this name instead of a queue"
+            "--consumer", metavar="NAME", help=f"{name} the consumers of this name instead of a queue"
         )
         if name == "pause":
             parser.add_argument("--reason", default="", help="why, for everybody who sees the pause")

@@ -115,7 +115,7 @@ def _properties(parser: argparse.ArgumentParser, hidden: Sequence[str] = ()) -> 
         "--retry",
         type=_json,
         metavar="JSON",
-        help='retry policy: {"immediate": 2, "cycles": 3, "delay": 10}; delays in seconds; none: no limit',
+        help='retry policy: {"immediate": 2, "cycles": 3, "delay": 10}; delays in seconds; none: no policy',
     )
 
 

@@ -195,6 +195,17 @@ def test_options_of_queues_have_a_text(run: Run, action: str) -> None:
     assert not bare
 
 
+@pytest.mark.parametrize("action", ["pause", "resume"])
+def test_option_consumer_says_what_its_command_does(run: Run, action: str) -> None:
+    told = " ".join(run(action, "--help").out.split())
+    assert f"--consumer NAME {action} the consumers of this name instead of a queue" in told
+
+
+def test_retry_none_means_no_policy(run: Run) -> None:
+    told = " ".join(run("queue", "set", "--help").out.split())
+    assert "delays in seconds; none: no policy" in told
+
+
 def test_trail_takes_short_lookup_ids(orders: Run) -> None:
     assert "no trail of '0x1'" in orders("trail", "orders", "0x1", code=Exit.NOTHING).err
 
