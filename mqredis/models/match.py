@@ -9,14 +9,26 @@ so it needs a new schema number. An identifier also has a letter in lua/matching
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from mqredis.errors import MatchOptionsError
 from mqredis.models.queue import Model
 from mqredis.models.text import PLACE_REASONS, Identifier
 from mqredis.models.validation import translated
+
+
+def _identifier(value: object) -> object:
+    """As a send takes it. Without this, pydantic makes text of a bytearray, and text equals no bytes."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f"must be bytes or str, not {type(value).__name__}")
+
+
+_OptionalIdentifier = Annotated[Identifier | None, BeforeValidator(_identifier)]
 
 
 class Match(Model):
@@ -26,11 +38,11 @@ class Match(Model):
     bytes. Raises MatchOptionsError with IBM's reason in ``mqrc``: 2250 sequence, 2251 offset, 2247 anything else.
     """
 
-    message_id: Identifier | None = None
+    message_id: _OptionalIdentifier = None
     """Identifier of the message."""
-    correlation_id: Identifier | None = None
+    correlation_id: _OptionalIdentifier = None
     """Correlation id of the message."""
-    group_id: Identifier | None = None
+    group_id: _OptionalIdentifier = None
     """Group of the message."""
     sequence: int | None = Field(default=None, ge=1, le=999_999_999, strict=True)
     """Number of the message in its group, from 1."""

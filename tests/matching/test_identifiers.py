@@ -44,6 +44,14 @@ def test_receive_by_message_id(broker):
     assert q.receive(0, match=Match()).body == b"A"
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_match_takes_the_same_types_of_bytes_as_a_send(broker, kind):
+    q = broker.queue()
+    q.send(b"A", correlation_id="x")
+    q.send(b"B", correlation_id=kind(b"x"))
+    assert q.receive(0, match=Match(correlation_id=kind(b"x"))).body == b"B"
+
+
 @ibm("A2", "A7", "A8")
 def test_missing_and_null_ids_match_any_message(broker):
     q = broker.queue()
