@@ -46,7 +46,9 @@ def open_backend(where: Any, settings: Settings, key: str = "") -> Backend:
         raise InvalidArgument("this is an asyncio client; use mqredis.asyncio.connect with it")
     if isinstance(where, (redis.Redis, redis.RedisCluster)):
         return Backend(_plan_client(where, settings, key, asyncio=False))
-    raise InvalidArgument(f"cannot connect to a {type(where).__name__}; pass a URL or a redis-py client")
+    raise InvalidArgument(
+        f"cannot connect to an object of type {type(where).__name__}; pass a URL or a redis-py client"
+    )
 
 
 def open_async_backend(where: Any, settings: Settings, key: str = "") -> AsyncBackend:
@@ -60,7 +62,9 @@ def open_async_backend(where: Any, settings: Settings, key: str = "") -> AsyncBa
         raise InvalidArgument("this is a blocking client; use mqredis.connect with it")
     if isinstance(where, (aredis.Redis, aredis.RedisCluster)):
         return AsyncBackend(_plan_client(where, settings, key, asyncio=True))
-    raise InvalidArgument(f"cannot connect to a {type(where).__name__}; pass a URL or a redis.asyncio client")
+    raise InvalidArgument(
+        f"cannot connect to an object of type {type(where).__name__}; pass a URL or a redis.asyncio client"
+    )
 
 
 def forget_store(name: str) -> None:

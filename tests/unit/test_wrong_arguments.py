@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 import mqredis
-from mqredis import InvalidArgument, Journal, Outgoing, QueueManager, RetryPolicy, Settings, codec
+from mqredis import InvalidArgument, Journal, Match, Outgoing, QueueManager, RetryPolicy, Settings, codec
 from mqredis.models import Message, Sent
 from mqredis.models.fields import FIELDS
 from mqredis.operations.context import prepared
@@ -37,6 +37,11 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         "acknowledge: must be an Acknowledge, such as",
     ),
     "group id": (lambda: wrong(Outgoing, group_id=5), "group_id: must be bytes or str, not int"),
+    "id of a match": (
+        lambda: wrong(Match, correlation_id=5),
+        "match option correlation_id: must be bytes or str, not int",
+    ),
+    "server": (lambda: wrong(mqredis.connect, 5), "cannot connect to an object of type int; pass a URL"),
     "attempts": (lambda: wrong(RetryPolicy, attempts=3), "RetryPolicy: attempts is computed .* immediate=2"),
     "final": (lambda: wrong(RetryPolicy, final="poisn"), "^RetryPolicy: final: Input should be 'poison'"),
     "policy": (
