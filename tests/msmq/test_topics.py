@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import mqredis
 from mqredis import (
     DEAD_LETTER,
     Access,
@@ -18,11 +19,13 @@ from mqredis import (
     QueueNotFound,
     QueueQuotaExceeded,
     SelectorSyntaxError,
+    Settings,
     Subscription,
     TransactionTooLarge,
     TransactionUsage,
 )
 from tests.msmq.kit import drain, make
+from tests.support.backend import Backend
 from tests.support.facade import Pending
 from tests.support.until import until
 
@@ -241,3 +244,13 @@ def test_publication_wakes_subscribers_and_applies_features_to_copies(qm):
     assert drain(qm, "b") == []
     news.send(b"x", dedup_key="k")
     assert len(drain(qm, "b")) == 1
+
+
+def test_publication_removes_dedup_keys_whose_windows_are_over(backend: Backend) -> None:
+    client = backend.client()
+    with mqredis.connect(client, settings=Settings(test_clock=True, allow_volatile=True)) as qm:
+        news = make(qm, "news", topic=True)
+        for n in range(3):
+            news.send(b"x", dedup_key=f"k{n}", dedup_window=5)
+            qm.advance_clock(5)
+        assert client.zcard(f"mq:{{{qm.name}}}:q:news:t") == 1
