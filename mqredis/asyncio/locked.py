@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
 from mqredis.errors import DurabilityNotReached, LockLost, MqError
 from mqredis.models import Durability
-from mqredis.operations import checks
+from mqredis.operations import checks, giveback
 from mqredis.operations.context import lease_of
 from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import Locked
@@ -30,7 +30,8 @@ class LockedMessage(Locked):
     """A message locked by this reader (MS-MQDMPR 3.1.7.1.11).
 
     Use it as a context manager: the message is removed from the queue when the block ends, and returns to its place if
-    the block raises. The lock ends with its lease; after that, each call here raises LockLost and has no effect.
+    the block raises; the error is the reason, as of ``abort``. The lock ends with its lease; after that, each call here
+    raises LockLost and has no effect.
 
     A message that was locked in a transaction is removed when the transaction commits: ``commit`` and ``abort`` do
     nothing (3.1.7.1.12 rule 3), ``reject`` and ``extend`` are those of the transaction, and all raise
@@ -44,9 +45,14 @@ class LockedMessage(Locked):
         """
         await self._settle(COMMIT, durability)
 
-    async def abort(self) -> None:
-        """Release the message: it is available again in its old place. Raises LockLost."""
-        await self._settle(ABORT)
+    async def abort(self, reason: str = "") -> None:
+        """Release the message: it is available again in its old place, unless its queue has a retry policy. Raises
+        LockLost.
+
+        ``reason``: why it was not handled. If the policy ends its attempts, the message keeps that of the last one as
+        ``failure_reason``. Ignored in a transaction.
+        """
+        await self._settle(ABORT + checks.reason(reason))
 
     async def reject(self, reason: str = "", *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue as rejected, since it cannot be handled. Raises as ``commit``.
@@ -83,14 +89,15 @@ class LockedMessage(Locked):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._settled:
             return
-        if kind is None:
+        if error is None:
             await self.commit()
         else:
+            sealed = self.grant.handle.context.sealer is not None
             try:
-                await self.abort()
+                await self.abort(giveback.described(error, sealed=sealed))
             except MqError as second:  # the caller's error is raised, and the lease ends the lock
                 log.warning("message %#018x could not be given back: %s", self.lookup_id, second)

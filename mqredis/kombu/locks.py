@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from mqredis.client import LockedMessage, Queue
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW, Settlement
@@ -70,8 +70,9 @@ class Locks:
         if action == REJECT and Journal.DEAD_LETTER not in lock.message.journal:
             self._end([lock], giveback.ended("rejected", {}))
             return True
+        ends: dict[str, Callable[[], None]] = {COMMIT: lock.commit, ABORT: lock.abort, REJECT: lock.reject}
         try:
-            {COMMIT: lock.commit, ABORT: lock.abort, REJECT: lock.reject}[action]()
+            ends[action]()
         except (InvalidHandle, LockLost, QueueNotAvailable) as error:
             log.warning("message %s: %s", tag, error)
             return False

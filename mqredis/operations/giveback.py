@@ -1,11 +1,11 @@
 """Instructions with which a reader gives a message back: does the delivery count as an attempt, and why did it fail?
 
-Workers (their loops and ``worker.failed_attempts``) and kombu use it. The console finds the properties of failed
-messages by ``REPORT``.
+Workers (their loops and ``worker.failed_attempts``) and kombu use it, and locked messages (``asyncio.locked``) describe
+errors with it. The console finds the properties of failed messages by ``REPORT``.
 
 The texts are settlement actions (``settle``, lua/core/settle) and verdicts of a transaction's end
-(``transaction.End``); lua/core/release reads them. Plain readers know only ABORT: ``LockedMessage.abort`` and the abort
-of a transaction.
+(``transaction.End``); lua/core/release reads them. Plain readers know only ABORT: ``LockedMessage.abort``, perhaps with
+a reason, and the abort of a transaction.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mqredis.commands.settlement import ABORT, FAIL, RETURN
+from mqredis.errors import SealBroken
 from mqredis.models import PropertyValue
 from mqredis.models.properties import write_properties
 from mqredis.models.text import milliseconds
@@ -20,6 +21,8 @@ from mqredis.operations import checks
 
 # With this the names of the properties begin that a failed message gets (lua/features/failure).
 REPORT = "failure_"
+# The longest text of an error, in characters.
+MAX_ERROR = 1000
 
 
 def orderly(rest: float | None = None) -> str:
@@ -40,6 +43,21 @@ def failed(reason: str, about: Mapping[str, PropertyValue]) -> str:
 def ended(reason: str, about: Mapping[str, PropertyValue]) -> str:
     """No further attempt can succeed: the queue's retry policy ends at once."""
     return _told(FAIL, reason, about)
+
+
+def described(error: BaseException, *, sealed: bool) -> str:
+    """The type and the text of an error. ``sealed``: bodies are secret, and the text may quote one, so it is left out,
+    unless a body could not be opened."""
+    kind = type(error).__name__
+    return kind if sealed and not isinstance(error, SealBroken) else f"{kind}: {said(error)}"[:MAX_ERROR]
+
+
+def said(error: BaseException) -> str:
+    """The text of an error, whose class may be one of the application that fails to give it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the error is the application's; its text must not cause another one
+        return "an error without a text"
 
 
 def _told(action: str, reason: str, about: Mapping[str, PropertyValue]) -> str:

@@ -15,7 +15,6 @@ import logging
 import traceback
 from collections.abc import Callable, Sequence
 
-from mqredis.errors import SealBroken
 from mqredis.models import Message
 from mqredis.operations import giveback
 from mqredis.worker.consumer import Consumer
@@ -25,8 +24,8 @@ from mqredis.worker.retry import UNLIMITED
 
 log = logging.getLogger("mqredis.worker")
 
-# The longest text of an error, and of the end of a traceback, in characters.
-MAX_ERROR, MAX_TRACEBACK = 1000, 4000
+# The longest end of a traceback, in characters.
+MAX_TRACEBACK = 4000
 _ENDS = {
     "poison": "it goes to ;poison",
     "dead_letter": "it becomes a dead letter",
@@ -67,7 +66,10 @@ class FailedAttempts:
             for message in messages:
                 consumer.count(rejected=1)
                 log.warning(
-                    "message %#018x of %s is rejected: %s", message.lookup_id, message.queue, _said(error)
+                    "message %#018x of %s is rejected: %s",
+                    message.lookup_id,
+                    message.queue,
+                    giveback.said(error),
                 )
         elif not isinstance(error, Cancelled | RetryLater):
             self._failed(error, messages, lapsed)
@@ -99,7 +101,7 @@ class FailedAttempts:
         if self._consumer.isolates(messages):
             return giveback.alone()
         if isinstance(error, Reject):
-            reason = error.kind if self._sealed and isinstance(error, NotValid) else _said(error)
+            reason = error.kind if self._sealed and isinstance(error, NotValid) else giveback.said(error)
             return giveback.ended(reason, self._about)
         about = {**self._about, "error": self._text(error)}
         if not self._sealed:
@@ -118,10 +120,7 @@ class FailedAttempts:
             self._ending.stopping.wait(self._consumer.retry.delay)
 
     def _text(self, error: BaseException) -> str:
-        """The type and the text of an error; of sealed bodies the type alone, unless a body could not be opened."""
-        kind = type(error).__name__
-        secret = self._sealed and not isinstance(error, SealBroken)
-        return kind if secret else f"{kind}: {_said(error)}"[:MAX_ERROR]
+        return giveback.described(error, sealed=self._sealed)
 
     def _failed(self, error: BaseException, messages: Sequence[Message], lapsed: bool) -> None:
         consumer, queue = self._consumer, messages[0].queue
@@ -136,14 +135,6 @@ class FailedAttempts:
         else:
             said = "; ".join(_failed_message(consumer, message, known, lapsed) for message in messages)
         log.error("%s failed with %s", consumer.name, said, exc_info=error)
-
-
-def _said(error: BaseException) -> str:
-    """The text of an error, whose class may be one of the application that fails to give it."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - the error is the handler's; its message must not end the worker
-        return "an error without a text"
 
 
 def _failed_message(consumer: Consumer, message: Message, known: bool, lapsed: bool) -> str:

@@ -273,7 +273,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"queue": "$q", "message": "$message"}, {"queue": "queue", "message": "message", "reason": "reason"},
     ),
     "LockedMessage.commit": ({}, {"durability": "durability"}),
-    "LockedMessage.abort": ({}, {}),
+    "LockedMessage.abort": ({}, {"reason": "reason"}),
     "LockedMessage.reject": ({}, {"reason": "reason", "durability": "durability"}),
     "LockedMessage.extend": ({}, {"lease": "lease"}),
     "Cursor.peek": ({"timeout": 0}, {"timeout": "timeout"}),
