@@ -30,7 +30,8 @@ print(settings.lease_seconds)  # -> 60.0
 
 Settings cannot be changed after they are made, and they can be pickled. An unknown argument or a value outside the
 range raises an error that names the setting; unknown environment variables are ignored. An empty variable counts as
-not set: with an empty `MQREDIS_URL`, a client uses the private server. Durations are seconds, and sizes are bytes.
+not set: with an empty `MQREDIS_URL`, a client uses the private server, and logs a warning. Durations are seconds, and
+sizes are bytes.
 
 | setting | environment variable | default | range | meaning |
 |---|---|---|---|---|

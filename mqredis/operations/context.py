@@ -9,6 +9,7 @@ the thread that drops the last reference, whatever it is doing, so it only appen
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections import deque
@@ -41,6 +42,8 @@ from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from mqredis.selector import Selector
+
+log = logging.getLogger("mqredis")
 
 # So many dropped objects are kept until the client is closed. The oldest of more are left to their leases.
 MAX_DROPPED = 10_000
@@ -419,5 +422,10 @@ def prepared(
     if manager is not None:
         settings = settings.model_copy(update={"manager": manager})
     where = url if url is not None else settings.url
-    # Settings that name no server must not send messages to a private one while the environment names another.
-    return settings, where if where is not None else os.environ.get(f"{ENV_PREFIX}URL") or "embedded://"
+    if where is None:
+        # Settings that name no server must not send messages to a private one while the environment names another.
+        variable = os.environ.get(f"{ENV_PREFIX}URL")
+        if variable == "":  # perhaps a deployment that fails to set it
+            log.warning("%sURL is empty, so this client uses the private server of this machine", ENV_PREFIX)
+        where = variable or "embedded://"
+    return settings, where

@@ -144,3 +144,13 @@ def test_url_is_taken_from_argument_settings_or_environment(
     monkeypatch.setenv("MQREDIS_URL", variable)
     _, found = prepared(argument, None, Settings(url=setting))
     assert found == where
+
+
+def test_empty_url_in_the_environment_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MQREDIS_URL", "")
+    prepared(None, None, Settings(url="redis://settings"))
+    assert not caplog.messages
+    prepared(None, None, Settings())
+    assert caplog.messages == ["MQREDIS_URL is empty, so this client uses the private server of this machine"]
