@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from mqredis.codec import Raw
 from mqredis.commands import contents, filters, read
@@ -35,9 +36,9 @@ from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
 from mqredis.operations.queue_call import QueueCall
-from mqredis.operations.receive import fetching
+from mqredis.operations.receive import fetch
 from mqredis.operations.settle import settle
-from mqredis.operations.wait import Reader, until_found
+from mqredis.operations.wait import Fetch, Reader, until_found
 from mqredis.steps import Steps, perform, procedure
 
 
@@ -158,11 +159,12 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     text = found.text()
     lease = str(lease_of(handle.context, call.lease))
     marking = bool(call.mark)
+    fetching: Fetch
     if call.lock:
-        kind, fetch = TAKES, fetching(handle, "lock", text, lease=lease)
+        kind, fetching = TAKES, partial(fetch, handle=handle, mode="lock", match=text, lease=lease)
     else:
-        kind, fetch = PEEKS, peeking(handle, text, "after", marks=marking)
-    reader = Reader(handle, fetch, text, locks=call.lock)
+        kind, fetching = PEEKS, peeking(handle, text, "after", marks=marking)
+    reader = Reader(handle, fetching, text, locks=call.lock)
     browsing.marked = browsing.marked or marking
     answer = yield from until_found(reader, kind, call.timeout, scopes=(browsing,))
     ids = tuple(raw[0].decode() for raw in answer.messages)

@@ -8,6 +8,7 @@ state.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mqredis.commands.arguments import Mode
@@ -28,7 +29,7 @@ from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.handle import still_there
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
-from mqredis.operations.receive import Locks, fetching, noted
+from mqredis.operations.receive import Locks, fetch, noted
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, procedure
 
@@ -138,8 +139,17 @@ def _dequeue(
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
         idle = Waiter(ticket=NO_WAIT if nowait else "")  # NO_WAIT: nothing behind the cursor is an error
-        fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, cursor_at=place.text, idle=idle)
-        reader = Reader(handle, fetch, wanted, locks=mode == "lock", unit=unit)
+        fetching = partial(
+            fetch,
+            handle=handle,
+            mode=mode,
+            match=wanted,
+            unit=unit,
+            lease=lease,
+            cursor_at=place.text,
+            idle=idle,
+        )
+        reader = Reader(handle, fetching, wanted, locks=mode == "lock", unit=unit)
         try:
             found = yield from until_found(reader, TAKES_AT_CURSOR, timeout, tag, scopes=(place,))
         except MqError as error:

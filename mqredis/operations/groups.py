@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mqredis.commands.arguments import Mode
@@ -21,7 +22,7 @@ from mqredis.models.text import identifier, names
 from mqredis.operations import checks, matching, send
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.matching import Selection
-from mqredis.operations.receive import Locks, fetching, noted
+from mqredis.operations.receive import Locks, fetch, noted
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, procedure
 
@@ -35,12 +36,12 @@ def _take(
     lease: str,
     tag: str | None,
 ) -> Steps[Found]:
-    """Wait for messages that pass the filter. ``mode`` and ``lease``: as of ``receive.fetching``."""
+    """Wait for messages that pass the filter. ``mode`` and ``lease``: as of ``receive.fetch``."""
     handle.need("receive")
     matching.check_token(wanted.match, timeout)
     text = wanted.text()
-    fetch = fetching(handle, mode, text, unit=unit, lease=lease)
-    reader = Reader(handle, fetch, text, locks=mode == "lock", unit=unit)
+    fetching = partial(fetch, handle=handle, mode=mode, match=text, unit=unit, lease=lease)
+    reader = Reader(handle, fetching, text, locks=mode == "lock", unit=unit)
     found = yield from until_found(reader, TAKES, timeout, tag)
     if unit:
         unit.touched(found.fence, handle)

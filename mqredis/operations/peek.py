@@ -39,7 +39,7 @@ def peeking(
     a search goes on, "" at first. ``marks``: the peek sets browse marks.
     """
 
-    def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
+    def fetch(waiter: Waiter | None, place: str) -> Call[Found]:
         return read.peek(
             handle.address,
             cursor=cursor_at(place),

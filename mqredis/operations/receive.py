@@ -1,7 +1,7 @@
 """Dequeue (MS-MQDMPR 3.1.7.1.10) and Dequeue Begin (3.1.7.1.11): plain, locked, in a transaction.
 
 ``Queue`` makes them, and ``request``, which waits for replies. ``several``, ``groups``, ``cursor``, ``browser`` and
-``lookup`` use ``fetching`` and ``noted``. A ``Locks`` becomes the ``grant`` of its ``LockedMessage``s
+``lookup`` use ``fetch`` and ``noted``. A ``Locks`` becomes the ``grant`` of its ``LockedMessage``s
 (``operations.locked``); kombu takes its parts.
 """
 
@@ -24,7 +24,7 @@ from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
 from mqredis.operations.interruption import release_after_interruption
 from mqredis.operations.matching import Selection, filter_text
 from mqredis.operations.queue_call import complete
-from mqredis.operations.wait import Fetch, Reader, polls_first, until_found
+from mqredis.operations.wait import Reader, polls_first, until_found
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 
 
@@ -75,47 +75,30 @@ class Locks:
 
 
 def fetch(
+    waiter: Waiter | None,
+    place: str,
     handle: Handle,
     mode: Mode,
     match: bytes = b"",
     count: int = 1,
-    unit: UnitOfWork | None = None,
-    lease: str = "",
-    earlier: EarlierLocks = NO_LOCKS,
-    cursor_at: Callable[[str], str] = read.behind,
-    waiter: Waiter | None = None,
-    place: str = "",
-) -> Call[Found]:
-    """The call of one fetch of a read.
-
-    ``mode``: ``take``, ``lock``, or ``tx`` for a receive in a transaction. ``lease``: of the locks, in ms. ``earlier``:
-    locks that the fetch settles on its way. ``cursor_at``: as of ``peek.peeking``.
-    """
-    owner, grant = owner_of(handle, unit) if unit else ("", lease)
-    runs = earlier.pending_runs()
-    call = read.receive(handle.address, mode, count, owner, grant, cursor_at(place), waiter, match, runs)
-    return earlier.sent_with(handle, call) if runs else call
-
-
-def fetching(
-    handle: Handle,
-    mode: Mode,
-    match: bytes = b"",
-    count: int = 1,
-    *,
     unit: UnitOfWork | None = None,
     lease: str = "",
     earlier: EarlierLocks = NO_LOCKS,
     cursor_at: Callable[[str], str] = read.behind,
     idle: Waiter | None = None,
-) -> Fetch:
-    """Return what makes the call of each fetch of a read. ``idle``: takes the place of the waiter in a fetch that
-    registers none. Other arguments as of :func:`fetch`."""
+) -> Call[Found]:
+    """The call of one fetch of a read. The loop of waits takes it with all but the first two arguments bound
+    (``wait.Fetch``).
 
-    def next_fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        return fetch(handle, mode, match, count, unit, lease, earlier, cursor_at, waiter or idle, place)
-
-    return next_fetch
+    ``mode``: ``take``, ``lock``, or ``tx`` for a receive in a transaction. ``lease``: of the locks, in ms. ``earlier``:
+    locks that the fetch settles on its way. ``cursor_at``: as of ``peek.peeking``. ``idle``: takes the place of the
+    waiter in a fetch that registers none.
+    """
+    owner, grant = owner_of(handle, unit) if unit else ("", lease)
+    runs = earlier.pending_runs()
+    cursor, waiter = cursor_at(place), waiter or idle
+    call = read.receive(handle.address, mode, count, owner, grant, cursor, waiter, match, runs)
+    return earlier.sent_with(handle, call) if runs else call
 
 
 class Receive(Operation[list[Message]]):
@@ -146,13 +129,13 @@ class Receive(Operation[list[Message]]):
 
     def request(self) -> Call[Found] | None:
         """The first fetch, unless it has to register a waiter."""
-        handle, unit = self.handle, self.unit
+        handle = self.handle
         handle.need("receive")
         self.count = checks.count(self.count, "max", read.BATCH)
         self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
         if not polls_first(handle, self.timeout, self.tag):
             return None
-        self._call = fetch(handle, "tx" if unit else "take", self._wanted, self.count, unit)
+        self._call = self._fetch(None, "")
         return self._call
 
     def accept(self, reply: Reply) -> list[Message] | More:
@@ -167,10 +150,14 @@ class Receive(Operation[list[Message]]):
         handle, unit, found = self.handle, self.unit, None
         if reply is not None:
             found = yield from complete(self, handle.address, self._call, reply)
-        fetch = fetching(handle, "tx" if unit else "take", self._wanted, self.count, unit=unit)
-        reader = Reader(handle, fetch, self._wanted, steady=unit is None, unit=unit)
+        reader = Reader(handle, self._fetch, self._wanted, steady=unit is None, unit=unit)
         found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
         return self._result(found)
+
+    def _fetch(self, waiter: Waiter | None, place: str) -> Call[Found]:
+        """Each fetch: the first one, and those of the loop of waits."""
+        unit = self.unit
+        return fetch(waiter, place, self.handle, "tx" if unit else "take", self._wanted, self.count, unit)
 
     def _result(self, found: Found) -> list[Message]:
         handle, unit = self.handle, self.unit
@@ -226,7 +213,7 @@ class Lock(Operation[Locks]):
         self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
         if not polls_first(handle, self.timeout, self.tag) or earlier.pending() > read.BATCH:
             return None
-        self._call = fetch(handle, "lock", self._wanted, self.count, None, self._lease, earlier)
+        self._call = self._fetch(None, "")
         return self._call
 
     def accept(self, reply: Reply) -> Locks | More:
@@ -243,10 +230,14 @@ class Lock(Operation[Locks]):
             found = yield from complete(self, handle.address, self._call, reply)
         while earlier.pending() > read.BATCH:
             yield from earlier.settle_some(handle)
-        fetch = fetching(handle, "lock", self._wanted, self.count, lease=self._lease, earlier=earlier)
-        reader = Reader(handle, fetch, self._wanted, steady=True, lease=self._lease, locks=True)
+        reader = Reader(handle, self._fetch, self._wanted, steady=True, lease=self._lease, locks=True)
         found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
         return noted(handle, found, self._lease)
+
+    def _fetch(self, waiter: Waiter | None, place: str) -> Call[Found]:
+        """Each fetch: the first one, and those of the loop of waits."""
+        lease, earlier = self._lease, self.earlier
+        return fetch(waiter, place, self.handle, "lock", self._wanted, self.count, None, lease, earlier)
 
     def interrupted(self, call: Call[Any], token: str) -> Steps[None]:
         """Release what the call has locked."""

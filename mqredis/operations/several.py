@@ -8,6 +8,7 @@ One operation waits on all of them: its slot is registered in each queue, and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from mqredis.commands import read
 from mqredis.commands.waiting import TAKES
@@ -17,7 +18,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
 from mqredis.operations.leftovers import UNREACHABLE
-from mqredis.operations.receive import Locks, fetching, noted
+from mqredis.operations.receive import Locks, fetch, noted
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Steps, procedure
 
@@ -47,7 +48,7 @@ def lock(
     readers = [
         Reader(
             handle,
-            fetching(handle, "lock", count=counts[n], lease=lease_ms, earlier=earlier[n]),
+            partial(fetch, handle=handle, mode="lock", count=counts[n], lease=lease_ms, earlier=earlier[n]),
             steady=True,
             lease=lease_ms,
             locks=True,
@@ -79,7 +80,7 @@ def receive(
     """Receive in a transaction up to ``count`` messages of the first non-empty queue; ``count`` as for ``lock``."""
     _check(handles)
     readers = [
-        Reader(handle, fetching(handle, "tx", count=each, unit=unit), unit=unit)
+        Reader(handle, partial(fetch, handle=handle, mode="tx", count=each, unit=unit), unit=unit)
         for handle, each in zip(handles, _counts(handles, count), strict=True)
     ]
     at, found = yield from until_any(readers, TAKES, timeout, scopes, stop)

@@ -39,9 +39,9 @@ from mqredis.steps import MORE, Call, Listen, Reply, Steps, Wait, Woken, perform
 
 
 class Fetch(Protocol):
-    """Makes the call of a fetch. ``receive.fetching`` and ``peek.peeking`` return one."""
+    """Makes the call of a fetch: ``receive.fetch`` with all other arguments bound, or what ``peek.peeking`` returns."""
 
-    def __call__(self, waiter: Waiter | None, place: str = "") -> Call[Found]:
+    def __call__(self, waiter: Waiter | None, place: str) -> Call[Found]:
         """``waiter``: how it registers if it finds nothing; None: not at all. ``place``: the id behind which an
         unfinished search goes on; "" at first."""
 
@@ -129,7 +129,7 @@ def until_any(
 def _poll(reader: Reader, found: Found | None) -> Steps[Found]:
     """A whole fetch that registers no waiter. ``found``: the result of its first call, if that was made."""
     if found is None:
-        found = yield from ReadCall(reader.handle, reader.fetch(None), reader.locks)
+        found = yield from ReadCall(reader.handle, reader.fetch(None, ""), reader.locks)
     return (yield from _onward(reader, None, found))
 
 
@@ -221,7 +221,7 @@ class _Waiting:
     def _fetch(self, n: int) -> Steps[Found]:
         reader, waiter = self.readers[n], self.waiters[n]
         try:
-            call = self.ready or reader.fetch(waiter)  # raises if the transaction of the read has ended
+            call = self.ready or reader.fetch(waiter, "")  # raises if the transaction of the read has ended
             return (yield from _fetch(reader, waiter, call, self.handed))
         except MqError as error:
             if not isinstance(error, UNREACHABLE):  # else each removal would wait for the server again
@@ -237,7 +237,7 @@ class _Waiting:
     def sleep(self, seconds: float | None) -> Steps[None]:
         """Sleep until a queue notifies, at most so many seconds. Raises OperationCancelled."""
         single = self.readers[0] if len(self.readers) == 1 else None
-        self.ready = single.fetch(self.waiters[0]) if single is not None and single.steady else None
+        self.ready = single.fetch(self.waiters[0], "") if single is not None and single.steady else None
         try:
             woken = yield Wait(seconds, self.scopes, self.ready)
         except GeneratorExit:

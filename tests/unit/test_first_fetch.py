@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,7 +105,7 @@ def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
 
 def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Steps[Any]:
     """The reference: the loop makes all fetches."""
-    fetch = receive.fetching(handle, "tx" if unit else "take", unit=unit)
+    fetch = partial(receive.fetch, handle=handle, mode="tx" if unit else "take", unit=unit)
     answer = yield from until_found(Reader(handle, fetch, steady=unit is None), "D", timeout)
     if unit:
         unit.touched(answer.fence, handle)
@@ -112,7 +113,9 @@ def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Steps
 
 
 def loop_lock(handle: Handle, timeout: Any, earlier: EarlierLocks, count: int) -> Steps[Any]:
-    fetch = receive.fetching(handle, "lock", b"", count, lease=CONTEXT.lease, earlier=earlier)
+    fetch = partial(
+        receive.fetch, handle=handle, mode="lock", count=count, lease=CONTEXT.lease, earlier=earlier
+    )
     reader = Reader(handle, fetch, steady=True, lease=CONTEXT.lease, locks=True)
     return receive.noted(handle, (yield from until_found(reader, "D", timeout)), CONTEXT.lease)
 
@@ -166,12 +169,11 @@ def test_first_receive_call_equals_that_of_the_wait_loop(
 @pytest.mark.parametrize("waited", [False, True])
 @pytest.mark.parametrize("timeout, tag", [("1", None), (True, None), (float("nan"), None), (0, ""), (0, 7)])
 def test_invalid_arguments_are_refused_before_the_first_call(timeout: Any, tag: Any, waited: bool) -> None:
+    taking = partial(receive.fetch, handle=handle(waited), mode="take")
     for operation in (
         receive.Receive(handle(waited), 1, timeout, None, tag),
         receive.Lock(handle(waited), 1, timeout, None, tag),
-        Procedure(
-            until_found(Reader(handle(waited), receive.fetching(handle(waited), "take")), "D", timeout, tag)
-        ),
+        Procedure(until_found(Reader(handle(waited), taking), "D", timeout, tag)),
     ):
         [(kind, _)] = run(operation, [])
         assert kind.__name__ == "InvalidArgument"
