@@ -47,7 +47,6 @@ _AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
 # What an error of the last try says if there was no other one (``Attempt.final``).
 _NOTHING_DONE = "; nothing was done"
 
-
 # What to do about the refusal of a replica, which ends in "can't write against a read only replica".
 _REPLICA = ". Give the URL of its primary, or of its Sentinels (redis+sentinel://)"
 

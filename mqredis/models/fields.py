@@ -101,7 +101,8 @@ def _as_bytes(value: object) -> bytes:
     raise _refused(value, "bytes")
 
 
-def _as_identifier(value: object) -> Identifier:
+def as_identifier(value: object) -> Identifier:
+    """An identifier as a sender or a reader may give it. Raises ValueError for another type."""
     if isinstance(value, str):
         return _as_text(value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -211,12 +212,10 @@ FIELDS: dict[str, Field] = {
     "label": Field("\x03l", str, _as_text, _text(most=249), unescape),
     "priority": Field("\x03p", int, _as_int, _whole(0, 7, default=3), int, PRIORITY),
     "message_id": Field(
-        "\x03m", str, _as_identifier, _identifier("message_id"), read_identifier, SPECIAL | NAMED
+        "\x03m", str, as_identifier, _identifier("message_id"), read_identifier, SPECIAL | NAMED
     ),
-    "correlation_id": Field("\x03c", str, _as_identifier, _identifier("correlation_id"), read_identifier),
-    "group_id": Field(
-        "\x03g", str, _as_identifier, _identifier("group_id"), read_identifier, SPECIAL | NAMED
-    ),
+    "correlation_id": Field("\x03c", str, as_identifier, _identifier("correlation_id"), read_identifier),
+    "group_id": Field("\x03g", str, as_identifier, _identifier("group_id"), read_identifier, SPECIAL | NAMED),
     "sequence": Field("\x03n", int, _as_int, _whole(1, 999_999_999, default=None), int),
     "offset": Field("\x03o", int, _as_int, _whole(0, 999_999_999, default=None), int),
     "last_in_group": _group_flag(LAST_IN_GROUP),

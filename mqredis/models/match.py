@@ -14,18 +14,15 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from mqredis.errors import MatchOptionsError
+from mqredis.models.fields import as_identifier
 from mqredis.models.queue import Model
 from mqredis.models.text import PLACE_REASONS, Identifier
 from mqredis.models.validation import translated
 
 
-def _identifier(value: object) -> object:
-    """As a send takes it. Without this, pydantic makes text of a bytearray, and text equals no bytes."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if value is None or isinstance(value, str):
-        return value
-    raise ValueError(f"must be bytes or str, not {type(value).__name__}")
+def _identifier(value: object) -> Identifier | None:
+    """Without this, pydantic makes text of a bytearray, and text equals no bytes."""
+    return None if value is None else as_identifier(value)
 
 
 _OptionalIdentifier = Annotated[Identifier | None, BeforeValidator(_identifier)]
