@@ -41,17 +41,17 @@ class RetryPolicy(Model):
     """Attempts that follow the first one without a rest."""
     cycles: int = Field(default=0, ge=0, le=1_000_000_000, strict=True)
     """Rests before ``final`` is due."""
-    delay: float = Field(default=10.0, ge=0, le=31_536_000)
+    delay: float = Field(default=10.0, ge=0, le=31_536_000, strict=True)
     """Length of the first rest in seconds."""
-    factor: float = Field(default=2.0, ge=1, le=100)
+    factor: float = Field(default=2.0, ge=1, le=100, strict=True)
     """Each further rest is so many times as long as the one before it, up to ``max_delay``."""
-    max_delay: float = Field(default=3600.0, ge=0, le=31_536_000)
+    max_delay: float = Field(default=3600.0, ge=0, le=31_536_000, strict=True)
     """Longest rest in seconds."""
     final: Literal["poison", "dead_letter", "reject", "drop"] = "poison"
     """Fate of a message after the last attempt. poison: it goes to the subqueue ``;poison``. dead_letter: it goes to
     ``dead_letter_queue``, or if that is None to the dead-letter queue of the message or of the system. reject: it is
     rejected as by a reader. drop: it is deleted."""
-    jitter: float = Field(default=0.0, ge=0, le=1)
+    jitter: float = Field(default=0.0, ge=0, le=1, strict=True)
     """Each rest is longer by a random part of it, up to this one (0 to 1), so that messages that failed together do
     not come back together."""
     isolate: bool = Field(default=False, strict=True)

@@ -129,6 +129,14 @@ def test_retry_policy_is_stored_and_returned(qm: QueueManager) -> None:
     assert qm.queue_info("q").retry == policy
 
 
+@pytest.mark.parametrize("name", ["delay", "factor", "max_delay", "jitter"])
+@pytest.mark.parametrize("value", ["1", True, None])
+def test_retry_policy_takes_only_numbers(name: str, value: object) -> None:
+    with pytest.raises(InvalidArgument, match=f"RetryPolicy: {name}: .* valid number"):
+        wrong(RetryPolicy, **{name: value})
+    assert getattr(RetryPolicy(**{name: 1}), name) == 1.0  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "variable, setting, argument, where",
     [
