@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # it was closed, as by >&-: what would be printed is dropped
             setattr(sys, stream, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
+    Parser.json_lines = "--json" in (sys.argv[1:] if argv is None else argv)
     parser = build()
     arguments = parser.parse_args(argv)
     if arguments.command != "worker":  # the logging of an application is its own (mqredis.worker.logs)

@@ -13,9 +13,10 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from mqredis import embedded
+from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
 from mqredis.client import QueueManager, connect
 from mqredis.errors import BrokerRefused, InvalidArgument, MqError, lacks_right
@@ -47,7 +48,16 @@ class Parser(argparse.ArgumentParser):
     it does not do for the parsers of subcommands.
     """
 
+    json_lines = False
+    """Was ``--json`` given? ``app.main`` sets it for all parsers, since an error may come before the option is read."""
     _intermixed = False
+
+    def error(self, message: str) -> NoReturn:
+        """See argparse."""
+        if self.json_lines:
+            Output(json_lines=True).error(InvalidArgument.__name__, message)
+            self.exit(Exit.USAGE)
+        super().error(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """See argparse."""
@@ -129,3 +139,16 @@ def standard_input() -> TextIO:
             "standard input is closed: give the command an argument or a file, or a pipe to read"
         )
     return sys.stdin
+
+
+def standard_output() -> TextIO:
+    """Standard output, for messages that leave the broker when they are printed.
+
+    Raises InvalidArgument if it was closed, as by ``>&-``: ``app.main`` has put a file in its place that drops what is
+    printed then.
+    """
+    if sys.__stdout__ is None:
+        raise InvalidArgument(
+            "standard output is closed, so the messages would be lost: let it lead to a file or a pipe"
+        )
+    return sys.stdout

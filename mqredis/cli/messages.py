@@ -18,7 +18,15 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
-from mqredis.cli.common import Arguments, Subparsers, command, given_settings, open_manager, standard_input
+from mqredis.cli.common import (
+    Arguments,
+    Subparsers,
+    command,
+    given_settings,
+    open_manager,
+    standard_input,
+    standard_output,
+)
 from mqredis.cli.form import to_json
 from mqredis.cli.output import Output
 from mqredis.cli.reading import browse
@@ -236,6 +244,7 @@ def _receive(arguments: Arguments, output: Output) -> None:
     filters, done = _filters(arguments), 0
     if arguments.lookup_id is not None and arguments.count != 1:
         raise InvalidArgument("--lookup-id names one message: leave out --count")
+    standard_output()
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.RECEIVE) as queue:
         while not arguments.count or done < arguments.count:
             try:

@@ -11,7 +11,6 @@ import json
 import os
 import shlex
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -22,7 +21,15 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager, standard_input
+from mqredis.cli.common import (
+    Arguments,
+    Subparsers,
+    command,
+    existing,
+    open_manager,
+    standard_input,
+    standard_output,
+)
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import from_json, to_json
 from mqredis.cli.messages import send_batch
@@ -312,7 +319,7 @@ def _target(path: Path | None, new: bool) -> AbstractContextManager[IO[str]]:
         raise InvalidArgument(
             f"{path} is not empty, and may hold the only copy of messages that were removed before: name another file"
         )
-    return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8")
+    return nullcontext(standard_output()) if path is None else path.open("w", encoding="utf-8")
 
 
 def _source(path: Path | None) -> AbstractContextManager[IO[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def test_acl_refuses_a_database_that_cannot_be(run: Run, number: str) -> None:
 @pytest.mark.parametrize("port", ["80000", "-1", "http"])
 def test_invalid_port_is_a_usage_error(run: Run, name: str, port: str) -> None:
     assert "--port" in run(name, "--port", port, code=Exit.USAGE).err
+
+
+@pytest.mark.parametrize(
+    "words", ["--json frob", "receive orders --count -1 --json", "--json receive orders --count -1", "--json"]
+)
+def test_usage_error_is_a_line_of_json_if_json_was_asked_for(run: Run, words: str) -> None:
+    error = json.loads(run(*words.split(), code=Exit.USAGE).err)
+    assert (error["error"], error["status"]) == ("InvalidArgument", None)
+    assert run(*words.replace("--json", "").split(), code=Exit.USAGE).err.startswith("usage: mqredis")
 
 
 @pytest.mark.parametrize("text", ["soon", "0001-01-01"])

@@ -204,6 +204,19 @@ def test_closed_standard_output_drops_what_is_printed(words: str, env: Mapping[s
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    "words", ["receive orders", "receive orders --raw", "export orders", "export orders --drain"]
+)
+def test_messages_stay_if_standard_output_is_closed(words: str, env: Mapping[str, str]) -> None:
+    with mqredis.connect(env["MQREDIS_URL"], manager=env["MQREDIS_MANAGER"]) as qm:
+        with qm.open("orders") as orders:
+            orders.send("tea")
+        ended = run_in_shell(">&-", words, env)
+        assert ended.returncode == 2
+        assert "standard output is closed" in ended.stderr
+        assert qm.queue_info("orders").ready == 1
+
+
 @pytest.mark.parametrize("words", ["send orders", "send orders --lines", "import orders", "request orders"])
 def test_closed_standard_input_is_refused(words: str, env: Mapping[str, str]) -> None:
     ended = run_in_shell("<&-", words, env)
