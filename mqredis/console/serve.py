@@ -41,8 +41,9 @@ def run(
     root_path: str = "",
     **options: Any,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. ``ready`` gets the URL. Raises OSError if the port is taken.
+    """Serve until SIGINT, or until SIGTERM if its handler raises KeyboardInterrupt. ``ready`` gets the URL.
 
+    Raises OSError if the port is taken.
     ``token`` None: everybody who can connect is let in, so ``cli.console`` allows it for a loopback ``host`` only.
     ``root_path``: what a proxy in front removes from the path of each request, and so stands before all links.
     uvicorn's default ``proxy_headers`` takes the client's address from X-Forwarded-For of proxies on this machine, and
@@ -50,7 +51,10 @@ def run(
     """
     application = local(managers, **options) if token is None else app(managers, token=token, **options)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listener:
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        socket.create_server((host, port), family=family) as listener,
+    ):
         name = f"[{host}]" if family == socket.AF_INET6 else host
         ready(f"http://{name}:{listener.getsockname()[1]}/")
         config = uvicorn.Config(
@@ -60,5 +64,4 @@ def run(
             timeout_graceful_shutdown=1,
             server_header=False,
         )
-        with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(config).run(sockets=[listener])

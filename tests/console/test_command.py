@@ -77,13 +77,14 @@ def served(server: RedisServer, *options: str) -> Iterator[tuple[str, subprocess
         process.communicate()
 
 
-def test_console_serves_until_interrupted(redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_console_ends_in_order_at_a_signal(redis_server: RedisServer, number: int) -> None:
     with served(redis_server) as (url, process):
         page = httpx.get(url, follow_redirects=True)
         assert page.status_code == 200
         assert "There are no queues yet" in page.text
         assert "server" not in page.headers
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(30) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
