@@ -418,6 +418,22 @@ def test_forked_child_has_its_own_session(redis_server: RedisServer, connect: Ca
         assert driver.run(read(keys)) == "39"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_leaves_no_socket_unclosed(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url)
+    driver.run(add(driver.core.keys))  # its connection is idle during the fork
+    idle = list(driver.backend._idle)
+    assert all(connection.connected for connection in idle)
+    child = os.fork()
+    if child == 0:
+        os._exit(sum(connection.connected for connection in idle))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert driver.run(add(driver.core.keys))
+
+
 async def test_cancelled_calls_never_mix_up_replies_of_others(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
 ) -> None:
