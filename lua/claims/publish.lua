@@ -158,7 +158,7 @@ function publish.read(stage, from, most, puts)
       priorities[#priorities + 1] = record.priority(rec)
       if marks then
         local is_last = stage.list == part.last_list and from + at == part.last_size
-        rec = publish.mark(rec, not part.begun, is_last)
+        rec = record.mark(rec, (part.begun and 0 or record.bits.first) + (is_last and record.bits.last or 0))
         part.begun = true
       end
       enqueue.append(batch, rec, large, q)
@@ -174,11 +174,4 @@ function publish.is_duplicate(q, rec)
   if not record.field(rec, "dedup_key") then return false end
   dedup.load()
   return dedup.is_held(q, dedup.member(rec))
-end
-
--- Returns a record that tells whether the message is the first or the last one of a unit of work (3.1.4.3).
-function publish.mark(rec, is_first, is_last)
-  if is_first then rec = record.set_flag(rec, record.bits.first) end
-  if is_last then rec = record.set_flag(rec, record.bits.last) end
-  return rec
 end

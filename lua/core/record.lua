@@ -76,13 +76,14 @@ function record.has_large_body(rec)
   return record.flag(rec, 8)
 end
 
--- Returns the record with the bits first or last or both (`bits`: their sum), which it does not have yet. Only for records in
--- record.free: the sum must stay one digit.
+-- Returns the record of a message that is the first or the last one of its transaction, or both (3.1.4.3). `bits`: the bits first
+-- and last or their sum, which the record does not have yet. The head does not change, so the bit named stays.
 function record.mark(rec, bits)
-  return string.sub(rec, 1, 13) .. string.char(string.byte(rec, 14) + bits) .. string.sub(rec, 15)
+  local sum = record.sum_of_bits(string.byte(rec, 14)) + bits
+  return string.sub(rec, 1, 13) .. string.char(sum < 10 and sum + 48 or sum + 87) .. string.sub(rec, 15)
 end
 
--- Returns the record with this bit set. The bit named, 16, is cleared, since callers that set a bit change the head, too.
+-- Returns the record with this bit set. The bit named, 16, is cleared, since callers change the head, too.
 function record.set_flag(rec, bit)
   local sum = record.sum_of_bits(string.byte(rec, 14)) % 16
   if sum % (bit * 2) < bit then sum = sum + bit end

@@ -89,8 +89,8 @@ function commit.mark(transaction)
   commit.mark_record(last.part, last.id, bits.last)
 end
 
--- Sets these bits in the record of a message: record.bits.first, record.bits.last or their sum. The record changes in the store
--- and in what was read of it, since a trace may be a copy of it. `part`: false if its queue was deleted.
+-- Sets these bits in the record of a message (record.mark). The record changes in the store and in what was read of it, since a
+-- trace may be a copy of it. `part`: false if its queue was deleted.
 function commit.mark_record(part, id, bits)
   if not part then return end
   local arriving = part.arriving
@@ -101,8 +101,7 @@ function commit.mark_record(part, id, bits)
   end
   for _, entry in ipairs(part.entries and part.entries.sent or {}) do
     if entry.id == id then
-      if bits ~= record.bits.last then entry.rec = record.set_flag(entry.rec, record.bits.first) end
-      if bits ~= record.bits.first then entry.rec = record.set_flag(entry.rec, record.bits.last) end
+      entry.rec = record.mark(entry.rec, bits)
       store.set_record(part.q, id, entry.rec)
     end
   end
