@@ -173,7 +173,8 @@ end
 -- Returns the members that an available message may have in the index. With `must`, those that it must have: of an index that
 -- is "part" (matching/index_build) those of message and correlation ids need not be there.
 function audit.members(q, id, rec, must)
-  if not audit.is_sound(rec) or not record.is_special(rec) then return {} end
+  local members = {}
+  if not audit.is_sound(rec) or not record.is_special(rec) then return members end
   local flags, stored = unpack(redis.call("HMGET", q.key, "flags", "index"))
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local _, subqueue = queue.split_name(queue.name(q))
@@ -181,7 +182,8 @@ function audit.members(q, id, rec, must)
   -- By its letter (queue_config.letters), since queue_config.parse_options fails if another one is damaged.
   local locks_groups = not has_parent and string.find(flags or "", "x", 1, true) ~= nil
   local described = { records = q.records, locks_groups = locks_groups, indexed = indexed }
-  return index.members(described, id, rec, record.keys(rec))
+  index.append(members, described, id, rec, record.keys(rec))
+  return members
 end
 
 -- Messages --------------------------------------------------------------------------------------------------------------

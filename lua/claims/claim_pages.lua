@@ -89,13 +89,6 @@ function claim_pages.ids_text(q, list, k)
   return redis.call("HGET", q.states, claim_pages.ids_field(list, k)) or ""
 end
 
--- Returns the ids of a page as a list, from their text.
-function claim_pages.split_ids(text)
-  local ids, sub = { nil }, string.sub
-  for n = 1, #text / 16 do ids[n] = sub(text, n * 16 - 15, n * 16) end
-  return ids
-end
-
 -- Does a packed page, whose ids ascend, hold the id? `text`: its ids. A binary search.
 function claim_pages.has_id(text, id)
   local low, high, sub = 1, #text / 16, string.sub

@@ -4,6 +4,7 @@
 --- require "claims/claim_pages"
 --- require "claims/loosen"
 --- require "core/chunked"
+--- require lazy "core/locks"
 --- require "core/position"
 --- require "core/removal"
 --- used by claim_commit, claim_release, queue_delete
@@ -45,7 +46,8 @@ function drain.packed_page(q, list)
     claim_pages.trim(q, list)
     page, ids_text = drain.first_page(q, list)
   end
-  local ids = claim_pages.split_ids(ids_text)
+  locks.load()
+  local ids = locks.ids(ids_text)
   if ids[1] then removal.delete_locked(q, ids, page.bytes, nil) end
   claim_pages.drop_first(q, list, page)
   return #ids

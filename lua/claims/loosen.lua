@@ -1,5 +1,6 @@
 --- require "claims/claim_pages"
 --- require "claims/claims"
+--- require lazy "core/locks"
 --- require "core/message_state"
 --- require "core/store"
 --- used by admin/sweep, claim_release, claims/drain
@@ -24,7 +25,8 @@ end
 -- being purged, message_state.purged_claim.
 function loosen.page(q, list, k, kind)
   local states = { nil, nil }
-  local ids = claim_pages.split_ids(claim_pages.ids_text(q, list, k))
+  locks.load()
+  local ids = locks.ids(claim_pages.ids_text(q, list, k))
   for n = 1, #ids do
     states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))
   end

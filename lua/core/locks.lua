@@ -3,7 +3,7 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/queue"
---- used by claims/claim_pages, core/position, core/queue, core/settle, core/timers, lock_list
+--- used by claims/claim_pages, claims/drain, claims/loosen, core/position, core/queue, core/settle, core/timers, lock_list
 -- Locks in the header of a queue: what one call of a reader has locked is one entry at the end of the header (core/queue), which
 -- is written in any case, instead of an element of q.locked and a state for each message. Only this module reads and writes
 -- these entries, and the fields of meta that belong to them:
@@ -113,8 +113,8 @@ function locks.forget_field(q, lock)
   q.lock_texts = q.lock_texts - 1
 end
 
--- Returns ids that stand one behind the other in a text as a list, which must not be changed. What was locked together is
--- mostly settled together, so the list is kept.
+-- Returns ids that stand one behind the other in a text as a list, which must not be changed; an empty one for "". What was locked
+-- together is mostly settled together, so locks.add keeps its list. The pages of claims are such texts, too.
 function locks.ids(text)
   if #text == 16 then return { text } end
   if cache.ids[text] then return cache.ids[text] end

@@ -5,7 +5,7 @@
 --- require "core/store"
 --- require lazy "core/locks"
 --- require lazy "features/features"
---- require lazy "matching/index"
+--- require lazy "features/identifiers"
 --- used by 37 files: 9 scripts, 6 in admin, 2 in claims, 8 in core, 8 in features, 2 in matching, transactions/commit,
 ---   waiting/handoff
 -- The state machine of a message (MessagePosition, MS-MQDMPR 3.1.1.11): what a change of state means for the index of
@@ -160,12 +160,11 @@ end
 -- Adds columns of available messages to the index of identifiers. For matching/index_build, which brings the index up to date.
 function position.add_to_index(q, ids, recs)
   local members, batch = position.special(q, ids, recs)
-  members = members or { nil }
+  if members then chunked.add(q.index, members) end
   if batch then
-    index.load()
-    for _, n in ipairs(batch.places) do index.append(members, q, ids[n], recs[n], batch.wants[n].keys) end
+    identifiers.load()
+    identifiers.arrive(q, batch, batch.places)
   end
-  chunked.add(q.index, members)
 end
 
 -- Available ------------------------------------------------------------------------------------------------------------

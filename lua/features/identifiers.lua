@@ -1,6 +1,6 @@
 --- require "core/chunked"
 --- require lazy "matching/index"
---- used by features/features
+--- used by core/position, features/features
 -- Puts available messages with identifiers into the index (matching/index), and takes them out when they leave. Messages that
 -- ask for nothing but a correlation id (flag `named` of core/record) do not come here: position.special does the same for them, by
 -- record.member. arrive and leave are hooks: features/features says when they are called, and what `batch` and `places` are.

@@ -1,6 +1,6 @@
 --- require "core/record"
---- used by admin/audit, core/position, core/seek, features/group, features/group_lock, features/identifiers, features/trail,
----   matching/candidates, matching/filter, matching/search, waiting/match_waiters
+--- used by admin/audit, core/seek, features/group, features/group_lock, features/identifiers, features/trail, matching/candidates,
+---   matching/filter, matching/search, waiting/match_waiters
 -- The index of identifiers: finds the available messages of a queue by message id, correlation id or group id. This module
 -- writes and reads its part of the zset q.index, whose members all have score 0:
 --
@@ -17,7 +17,7 @@
 -- first (matching/index_build). Only available messages are in it: locking one takes it out.
 --
 -- Change together with: record.member makes the member of a message that has only a correlation id. Members are added and removed
--- by position.special and features/identifiers, and compared by the doctor (audit.members in admin/audit), all by index.members.
+-- by position.special and features/identifiers, and compared by the doctor (audit.members in admin/audit), all by index.append.
 -- The letters are those of mqredis/commands/filters.py (tests/contract/test_constants.py compares). A new letter is free, is not
 -- behind "y" (matching/mark counts on its marks being last), and is named below; it stands in the patterns of index.lookup_id and
 -- index.direct, and in index.id_of; audit.element lists those whose score must be 0, and audit.is_indexed tells which belong
@@ -80,14 +80,8 @@ end
 
 -- Members of a message ---------------------------------------------------------------------------------------------------
 
--- Returns the members of a message that is, or was, available. Arguments as of index.append.
-function index.members(q, lookup_id, rec, keys)
-  local members = { nil }
-  index.append(members, q, lookup_id, rec, keys)
-  return members
-end
-
--- Appends these members to a list. `keys`: record.keys of the record. Of q only `indexed`, `locks_groups` and `records` are needed.
+-- Appends the members of a message that is, or was, available to a list. `keys`: record.keys of the record. Of q only `indexed`,
+-- `locks_groups` and `records` are needed.
 function index.append(members, q, lookup_id, rec, keys)
   if lookup_id <= q.indexed then index.append_without_group(members, lookup_id, rec, keys) end
   if not record.has_key(keys, "group_id") and not q.locks_groups then return end

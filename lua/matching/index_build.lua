@@ -13,7 +13,7 @@
 --
 -- One call adds at most `most` messages, `page` at a time, or about `bytes` of records. No search uses the index before it is
 -- complete. The doctor checks both fields (`_index` in mqredis/operations/doctor/checks/queues.py). Senders add what the index has
--- reached by the same functions: position.special and index.members (matching/index) compare with q.indexed.
+-- reached by the same functions: position.special and index.append (matching/index) compare with q.indexed.
 -- Tests: tests/matching/test_index_on_demand.py.
 --
 -- queue.notes(q).behind: this call has added what one call adds, and there is more.
@@ -47,7 +47,7 @@ function index_build.add_pages(q, from, is_part)
   repeat
     local ids = redis.call("ZRANGEBYLEX", q.available, "(" .. reached, "+", "LIMIT", "0", index_build.page)
     reached = ids[#ids] or reached
-    if not is_part then q.indexed = reached end -- index.members leaves out what is behind it
+    if not is_part then q.indexed = reached end -- index.append leaves out what is behind it
     messages, bytes = messages + #ids, bytes + index_build.add(q, ids)
     if #ids < index_build.page then return reached, true end
   until messages >= index_build.most or bytes > index_build.bytes
