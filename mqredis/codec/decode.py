@@ -103,18 +103,16 @@ class Rows(Sequence[Raw]):
 Checked = tuple[int, bytes, bytes | str, bytes]
 
 
-def decode(
-    queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes, taken: bool = False
-) -> Message:
-    """A message from the three elements of a script's reply. Raises InvariantBroken if they are damaged in any way.
-
-    ``taken``: the call removed the message, so it counts as one more delivery than ``state`` says.
-    """
-    return build(queue, incarnation, check(queue, (lookup_id, state, record)), taken)
+def decode(queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes) -> Message:
+    """A message from the three elements of a script's reply. Raises InvariantBroken if they are damaged in any way."""
+    return build(queue, incarnation, check(queue, (lookup_id, state, record)))
 
 
 def decode_each(queue: str, incarnation: str, raw: Sequence[Raw], taken: bool = False) -> list[Message]:
-    """Decode several messages; arguments and errors as for :func:`decode`."""
+    """Decode several messages; errors as for :func:`decode`.
+
+    ``taken``: the call removed the messages, so each counts one more delivery than its state says.
+    """
     if len(raw) == 1:  # the most frequent case
         return [build(queue, incarnation, check(queue, raw[0]), taken)]
     return build_each(queue, incarnation, check_each(queue, raw), taken)

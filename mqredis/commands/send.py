@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mqredis.commands.address import Address
 from mqredis.commands.replies import OK, check
-from mqredis.models.lookup_ids import checked_ids, split_ids
+from mqredis.models.lookup_ids import checked_ids
 from mqredis.steps import Arg, Call, Payload
 
 # Messages one call takes at most.
@@ -26,11 +26,6 @@ class Accepted(NamedTuple):
     """The lookup ids, 16 digits each, in the order of the messages."""
     fence: str
     """Fence of the transaction; "" outside of a transaction."""
-
-    @property
-    def lookup_ids(self) -> list[str]:
-        """The lookup ids one by one."""
-        return split_ids(self.ids)
 
 
 def send(

@@ -38,11 +38,6 @@ class Selector:
         object.__setattr__(self, "index_hints", alternatives(self.root))
 
     @property
-    def index_hint(self) -> tuple[str, str | bytes] | None:
-        """The identifier that every matching message has, if the selector demands exactly one."""
-        return self.index_hints[0] if len(self.index_hints) == 1 else None
-
-    @property
     def never(self) -> bool:
         """Can no message match, whatever it holds?"""
         return isinstance(self.root, Constant) and self.root.value is not True

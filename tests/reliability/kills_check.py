@@ -16,6 +16,7 @@ from mqredis import MqError, Settings
 from mqredis.codec import encode
 from mqredis.commands import read, send, transactions
 from mqredis.models import Outgoing
+from mqredis.models.lookup_ids import split_ids
 from tests.reliability.check import Run, check
 from tests.reliability.store import Reader, append_only_file
 from tests.reliability.wire import Place, Shot, Wire, fire
@@ -155,8 +156,8 @@ def _settle_round(reader: Reader, session: str, number: int, present: set[str]) 
     for answer in reader.wire.volley(_round(reader, session, number)):
         if answer.refused:
             raise AssertionError(f"a repeated call was refused: {answer.value}")
-        if hasattr(answer.value, "lookup_ids"):
-            present.update(answer.value.lookup_ids)
+        if isinstance(answer.value, send.Accepted):
+            present.update(split_ids(answer.value.ids))
         else:
             present.difference_update(raw[0].decode() for raw in answer.value.messages)
 

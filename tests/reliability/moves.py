@@ -15,6 +15,7 @@ from mqredis import codec
 from mqredis.commands import contents, manager, queues, read, send, settlement, transactions
 from mqredis.commands.arguments import Mode
 from mqredis.models import Outgoing, QueueProperties
+from mqredis.models.lookup_ids import split_ids
 from mqredis.status import Status
 from mqredis.steps import Call
 from tests.reliability.wire import Answer, Refusal
@@ -116,7 +117,7 @@ class Send(Step):
                 world.ledger.full(self.queue, len(self.labels))
             return
         unit = world.ledger.unit(self.unit, answer.value.fence).name if self.unit else ""
-        for lid, label in zip(answer.value.lookup_ids, self.labels, strict=True):
+        for lid, label in zip(split_ids(answer.value.ids), self.labels, strict=True):
             world.ledger.sent(lid, self.queue, label, unit, self.life is not None)
 
     def told(self, world: World, me: Client, answer: Answer) -> None:

@@ -29,6 +29,7 @@ from mqredis.commands.address import Address
 from mqredis.commands.read import Found
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
+from mqredis.models.lookup_ids import split_ids
 from mqredis.operations import pipelines as operations
 from mqredis.operations.context import Context
 from mqredis.steps import Call
@@ -60,7 +61,7 @@ def sent(reader: Reader, place: Place, *messages: tuple[bytes, bytes | None]) ->
     found: list[str] = []
     for at in range(0, len(messages), send.BATCH):
         call = send.send(reader.address("q"), messages[at : at + send.BATCH])
-        found += reader.call(call, place).lookup_ids
+        found += split_ids(reader.call(call, place).ids)
     return found
 
 
@@ -255,7 +256,7 @@ def test_locks_of_a_renewed_transaction_take_its_new_deadline(reader: Reader) ->
     place, t = Place("1.1"), reader.address("t")
     fence = reader.call(transactions.begin(reader.keys, "x", 1000), place).fence
     item = codec.encode(Outgoing(body=b"x"), "x")
-    [one] = reader.call(send.send(t, [item], "x", fence), place).lookup_ids
+    one = reader.call(send.send(t, [item], "x", fence), place).ids
     reader.call(transactions.renew(reader.keys, "x", fence, 60_000), place)
     reader.call(manager.update(reader.keys, "clock", "2000"), place)
     reader.call(read.receive(t, "take"), place)
@@ -378,7 +379,7 @@ def test_due_field_is_the_next_timer_after_a_lapsed_lock(reader: Reader) -> None
 def test_transaction_begun_by_a_lookup_has_its_own_fence(reader: Reader) -> None:
     reader.create("t", transactional=True)
     place, t, item = Place("1.1"), reader.address("t"), codec.encode(Outgoing(body=b"x"), "x")
-    one, two = reader.call(send.send(t, [item] * 2, "x", "+1000"), place).lookup_ids
+    one, two = split_ids(reader.call(send.send(t, [item] * 2, "x", "+1000"), place).ids)
     reader.call(transactions.end(reader.keys, "x", reader.fence, "commit", ["t"]), place)
     fences = [
         reader.call(read.lookup(t, "tx", "current", lid, owner=owner, grant="+1000"), place).fence

@@ -11,6 +11,7 @@ from mqredis import InvalidArgument, ManagerNotFound, Settings, codec
 from mqredis.commands import contents, manager, read, send, transactions
 from mqredis.keys import ManagerKeys
 from mqredis.models import Outgoing
+from mqredis.models.lookup_ids import split_ids
 from mqredis.status import Status
 from mqredis.steps import Call
 from tests.reliability.engine import Engine
@@ -135,14 +136,14 @@ def test_ids_issued_before_a_rollback_are_not_issued_again(redis_server: RedisSe
     item = codec.encode(Outgoing(body=b"x"), "")
     place = Place(f"{session}.1")
     before = {key: reader.wire.command("DUMP", key) for key in reader.wire.command("KEYS", "*")}
-    lost = reader.call(send.send(reader.address("q"), [item] * 9), place).lookup_ids
+    lost = split_ids(reader.call(send.send(reader.address("q"), [item] * 9), place).ids)
     reader.wire.command("FLUSHDB")  # the server is rolled back to the earlier data
     for key, data in before.items():
         reader.wire.command("RESTORE", key, 0, data)
     arguments = manager.session_arguments(TTL_MS, "another process", True, "", session)
     shown: Call[int] = Call("session_open", reader.keys.admin(), arguments, lambda status, _: status, False)
     reader.call(shown, Place(""))
-    again = reader.call(send.send(reader.address("q"), [item] * 9), Place(f"{session}.2")).lookup_ids
+    again = split_ids(reader.call(send.send(reader.address("q"), [item] * 9), Place(f"{session}.2")).ids)
     assert not set(lost) & set(again)
     assert max(lost) < min(again)
     reader.close()

@@ -134,10 +134,10 @@ def test_pickled_selector_equals_the_original():
     selector = parse("a = 1 AND JMSCorrelationID = 'x' AND s LIKE 'a%'")
     copy: Selector = pickle.loads(pickle.dumps(selector))  # noqa: S301
     assert copy == selector
-    assert (copy.root, copy.program, copy.index_hint) == (
+    assert (copy.root, copy.program, copy.index_hints) == (
         selector.root,
         selector.program,
-        selector.index_hint,
+        selector.index_hints,
     )
 
 

@@ -45,7 +45,7 @@ def _observed(message: Message) -> object:
 
 def _decode_singly(raw: list[Raw], taken: bool) -> object:
     try:
-        return [_observed(codec.decode("q", "life", *one, taken)) for one in raw]
+        return [_observed(*codec.decode_each("q", "life", [one], taken)) for one in raw]
     except InvariantBroken as error:
         return str(error)
 
