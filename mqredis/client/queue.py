@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from mqredis.client.locked import LockedMessage
 from mqredis.errors import BrokerUnavailable, IoTimeout, LockLost, OutcomeUnknown
@@ -286,8 +286,14 @@ class Queue:
         """
         if transaction is not None:
             lease_of(self._handle.context, lease)  # the transaction has a lease of its own: only checked
-            how: dict[str, Any] = {"tag": tag, "match": match, "selector": selector, "grouping": grouping}
-            message = self.receive(timeout, transaction=transaction, **how)
+            message = self.receive(
+                timeout,
+                transaction=transaction,
+                tag=tag,
+                match=match,
+                selector=selector,
+                grouping=grouping,
+            )
             return LockedMessage._in_transaction(self, message, transaction.unit)
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
