@@ -47,7 +47,7 @@ def mqredis_settings(request: pytest.FixtureRequest) -> Iterator[mqredis.Setting
 
     name = f"test-{secrets.token_hex(6)}"
     url = request.config.getoption("--mqredis-url")
-    yield mqredis.Settings(
+    settings = mqredis.Settings(
         url=url or f"memory://{name}",
         manager=name,
         test_clock=True,
@@ -56,8 +56,12 @@ def mqredis_settings(request: pytest.FixtureRequest) -> Iterator[mqredis.Setting
         recheck_seconds=0.5,
         retry_seconds=5.0,
     )
+    yield settings
     if not url:
         forget_store(name)
+    elif "mqredis_manager" not in request.fixturenames:  # the test has perhaps connected by itself
+        with mqredis.connect(settings=settings) as manager:
+            _remove(manager)
 
 
 @pytest.fixture
