@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
+from asyncio import CancelledError
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,7 +124,7 @@ class Runner:
         context = (TaskContext(task_result=result),) if task.takes_context else ()
         try:
             value = normalize_json(task.call(*context, *result.args, **result.kwargs))
-        except Exception as error:  # noqa: BLE001 - whatever a task raises is its result
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - whatever a task raises is its result
             self._fail(result, error)
             return
         change(result, _return_value=value)
@@ -135,7 +136,7 @@ class Runner:
         else:
             signals.task_finished.send(type(self.backend), task_result=result)
 
-    def _fail(self, result: Any, error: Exception) -> None:
+    def _fail(self, result: Any, error: BaseException) -> None:
         """Store the error of a task. Raises Reject if it does not fit: the task must not run again."""
         log.warning("task %s of %s failed: %s", result.id, result.task.module_path, error)
         path = f"{type(error).__module__}.{type(error).__qualname__}"

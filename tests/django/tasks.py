@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from typing import Any
 
 try:
@@ -32,6 +34,16 @@ def attempts(context: Any) -> int:
 @task
 def fails() -> None:
     raise LookupError("there is no such thing")
+
+
+@task
+def exits() -> None:
+    sys.exit("a management command has failed")
+
+
+@task
+async def is_cancelled() -> None:
+    raise asyncio.CancelledError
 
 
 @task

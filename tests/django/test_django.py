@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from datetime import timedelta
@@ -99,6 +100,18 @@ def test_failed_task_stores_its_error_and_is_not_repeated(tasks):
     odd.refresh()
     assert odd.errors[0].exception_class is TypeError
     assert work() == "0 tasks\n"
+
+
+@pytest.mark.parametrize("name,error", [("exits", SystemExit), ("is_cancelled", asyncio.CancelledError)])
+def test_task_that_exits_or_is_cancelled_has_failed_and_its_worker_goes_on(
+    tasks: Any, name: str, error: type[BaseException]
+) -> None:
+    result = getattr(tasks, name).enqueue()
+    tasks.add.enqueue(1, 1)
+    assert work() == "2 tasks\n"
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 1)
+    assert result.errors[0].exception_class is error
 
 
 def test_task_with_a_result_too_large_to_store_fails_and_is_not_repeated(tasks):
@@ -342,6 +355,11 @@ def test_worker_command_without_queues_is_refused(tasks, options):
             work()
         tasks.add.enqueue(1, 1)
         assert work(queue=["default"]) == "1 task\n"
+
+
+def test_worker_command_refuses_a_queue_that_tasks_does_not_name(tasks: Any) -> None:
+    with pytest.raises(CommandError, match="has no queue 'mial', only: default, mail"):
+        work(queue=["default", "mial"])
 
 
 def test_options_of_the_worker_command_have_the_defaults_of_workers():

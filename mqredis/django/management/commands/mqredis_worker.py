@@ -43,6 +43,11 @@ class Command(BaseCommand):
             if not isinstance(backend, MqredisBackend):
                 raise CommandError(f"TASKS[{options['backend']!r}] is not a backend of mqredis")
             queues = options["queue"] or sorted(backend.queues)
+            if backend.queues and (unknown := sorted({*queues} - backend.queues)):
+                known = ", ".join(sorted(backend.queues))
+                raise CommandError(
+                    f"TASKS[{options['backend']!r}] has no queue {unknown[0]!r}, only: {known}"
+                )
             runner = Runner(
                 backend,
                 queues,
