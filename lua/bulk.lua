@@ -33,7 +33,7 @@
 --- require "admin/operator"
 --- require "waiting/waiters"
 -- Change together with: admin/bulk_actions, for another action; mqredis/operations/bulk.py, which makes action, value and states.
--- Tests: tests/operator/test_bulk.py, test_bulk_log.py, test_trash.py.
+-- Tests: tests/operator/test_bulk.py, test_bulk_log.py, test_priority.py, test_trash.py.
 local action, value, states, most, progress_text = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
 -- "\0" is the filter without a condition: a search goes through the whole queue with it.
 local filter_text, lookup_ids = ARGV[10] ~= "" and ARGV[10] or "\0", operator.lookup_ids(11)

@@ -13,7 +13,7 @@
 --- require "core/context"
 --- require "claims/sinks"
 -- Change together with: DISCARD_PAGE in mqredis/operations/pipelines.py, how many stages a call names.
--- Tests: tests/client/test_stages.py.
+-- Tests: tests/client/test_stages.py, test_stage_ends.py.
 local sink_name, closed, ttl, names = ARGV[3], ARGV[4], ARGV[5], { unpack(ARGV, 6) }
 local reply = context.open()
 if reply then return reply end

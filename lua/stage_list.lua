@@ -11,7 +11,7 @@
 --- require "core/context"
 --- require "claims/sinks"
 -- Change together with: `sink` in mqredis/commands/stages.py, which takes the elements by place.
--- Tests: tests/client/test_stages.py.
+-- Tests: tests/client/test_stages.py, test_stage_ends.py.
 local sink_name = ARGV[3]
 local reply = context.observe()
 if reply then return reply end

@@ -14,7 +14,7 @@
 --- require "core/context"
 --- require "claims/sinks"
 -- Change together with: mqredis/operations/publications.py, which calls it for operators and for writes that nobody repeats.
--- Tests: tests/client/test_stages.py.
+-- Tests: tests/client/test_stages.py, test_stage_ends.py.
 local sink_name, batch, keep, manifest = ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 local reply = context.open()
 if reply then return reply end

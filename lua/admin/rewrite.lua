@@ -11,7 +11,7 @@
 -- bulk.lua (admin/bulk_actions), which make the new records and ids with rewrite.due, rewrite.priority and rewrite.id, and then
 -- call rewrite.apply. Nothing has to be planned: bulk.lua leaves out messages that have expired.
 -- Change together with: retry.rename_timers in features/retry, for another timer with a lookup id in it that no hook takes along.
--- Tests: tests/operator/test_bulk.py.
+-- Tests: tests/operator/test_bulk.py, test_priority.py.
 local rewrite = {}
 
 -- Returns the record of an entry that is to become available at `due`, in ms of broker time.

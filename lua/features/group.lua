@@ -10,8 +10,8 @@
 -- matching/index, the options are those of matching/filter.
 --
 -- Change together with: what group.admits admits, a waiting reader must be told of as well (match_waiters.completes and
--- match_waiters.members_at_hand in waiting/match_waiters). Tests: tests/matching/test_groups.py and test_group_corners.py; the
--- model that tests compare the broker with is tests/model/matching.py.
+-- match_waiters.members_at_hand in waiting/match_waiters). Tests: tests/matching/test_groups.py,
+-- test_segments.py and test_group_corners.py; the model that tests compare the broker with is tests/model/matching.py.
 --
 -- context.groups: by group id, what group.whole has found in this call; waiting/match_waiters forgets it before messages are
 -- offered. context.group_members: how many members of the index this call has read; a search ends its call when they are too many

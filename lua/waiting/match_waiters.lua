@@ -23,7 +23,8 @@
 -- here by the same functions; match_waiters.suits_as_next and match_waiters.completes follow search.next_member and group.admits.
 -- filter.key (matching/filter) makes the keys of match_waiters.keys_of. A reader that is told in vain costs a call, one that is not
 -- told waits until it polls. The doctor subtracts the scores (`waiters` in mqredis/operations/doctor/checks/sessions.py;
--- tests/contract/test_constants.py compares). Tests: tests/matching/test_notified_readers.py, test_rechecks.py.
+-- tests/contract/test_constants.py compares). Tests: tests/matching/test_notified_readers.py,
+-- test_notified_exclusive_groups.py, test_rechecks.py.
 --
 -- indexed, unindexed   -2^50 and -2^51: what is added to the tickets
 --

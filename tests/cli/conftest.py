@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from mqredis.cli import main
+from tests.support.server import RedisServer
 
 _numbers = itertools.count(1)
 
@@ -84,3 +85,8 @@ def start(redis_server: Any, manager: str) -> Callable[..., subprocess.Popen[str
         )
 
     return begin
+
+
+@pytest.fixture
+def server(start_server: Callable[..., RedisServer]) -> RedisServer:
+    return start_server(tcp=True)

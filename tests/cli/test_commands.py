@@ -190,72 +190,6 @@ def test_move_by_id_and_all(orders: Run) -> None:
     orders("move", "orders", "orders;retry", "0x0400000000000fff", code=Exit.NOTHING)
 
 
-def test_repeated_export_with_drain_does_not_replace_the_first_file(orders: Run, tmp_path: Path) -> None:
-    dump = tmp_path / "orders.jsonl"
-    orders("send", "orders", "first")
-    orders("export", "orders", "--file", str(dump), "--drain")
-    written = dump.read_bytes()
-    orders("send", "orders", "second")
-    told = orders("export", "orders", "--file", str(dump), "--drain", code=Exit.USAGE).err
-    assert "name another file" in told
-    assert dump.read_bytes() == written
-    assert orders("queue", "info", "orders", "--json").rows[0]["messages"] == 1
-    orders("export", "orders", "--file", str(dump))  # a copy of messages that stay may be replaced
-
-
-def test_import_that_fails_in_the_middle_says_how_many_it_has_sent(run: Run) -> None:
-    run("queue", "create", "orders")
-    lines = '{"body": "x"}\n' * 300 + "no JSON\n"
-    failed = run("import", "orders", stdin=lines, code=Exit.USAGE)
-    assert "sent the first 256 messages" in failed.out
-    assert "line 301 is not JSON" in failed.err
-    failed = run("import", "orders", "--json", stdin=lines, code=Exit.USAGE)
-    assert failed.rows == [{"queue": "orders", "messages": 256, "expired": 0}]
-    assert run("queue", "info", "orders", "--json").rows[0]["messages"] == 512
-
-
-def test_export_and_import_keep_all_fields_but_broker_ids(orders: Run, tmp_path: Path) -> None:
-    orders("send", "orders", "plain")
-    orders(
-        "send",
-        "orders",
-        "rich",
-        "--message-id",
-        "m",
-        "--property",
-        "a=b",
-        "--priority",
-        "6",
-        "--group-id",
-        "0xff",
-    )
-    (tmp_path / "bytes").write_bytes(bytes(range(256)) * 40)
-    orders("send", "orders", "--file", str(tmp_path / "bytes"))
-    orders("send", "orders", "odd", "--property", "base64=text")
-    before = orders("browse", "orders", "--json").rows
-    dump = tmp_path / "orders.jsonl"
-    assert "4 messages" in orders("export", "orders", "--file", str(dump), "--drain").out
-    assert orders("queue", "info", "orders", "--json").rows[0]["messages"] == 0
-    assert "sent 4" in orders("import", "orders", "--file", str(dump)).out
-    after = orders("browse", "orders", "--json").rows
-    changing = {"lookup_id", "token", "sent_at", "arrived_at", "delivery_count"}
-    for old, new in zip(before, after, strict=True):
-        same = [{k: v for k, v in row.items() if k not in changing} for row in (old, new)]
-        if old["message_id"].startswith("mq-"):
-            for row in same:
-                del row["message_id"]
-        assert same[0] == same[1]
-    assert [json.loads(line) for line in orders("export", "orders").out.splitlines()] == after
-
-
-def test_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
-    done = orders("import", "orders", stdin='{"body": "a"}\n' + "[" * 100_000, code=2)
-    assert done.err == "mqredis: line 2: its JSON is nested too deeply; nothing was sent\n"
-    nested = '{"body": "a", "properties": {"p": ' + '{"p": ' * 900 + "1" + "}" * 902
-    done = orders("import", "orders", stdin=nested, code=2)
-    assert done.err.startswith("mqredis: line 1: ")
-
-
 @pytest.mark.parametrize(
     "words",
     ["receive orders --count", "browse orders --limit", "show locks orders --limit", "redrive --limit"],
@@ -263,22 +197,6 @@ def test_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
 def test_negative_number_of_messages_is_refused(orders: Run, words: str) -> None:
     done = orders(*words.split(), "-3", code=2)
     assert f"argument {words.rsplit(maxsplit=1)[-1]}: '-3' is less than 0" in done.err
-
-
-def test_import_error_names_the_line(orders: Run) -> None:
-    good = '{"body": "a"}\n'
-    for bad in ("hello\n", "[]\n", '{"body": "a", "priority": 9}\n', '{"body_base64": "?"}\n'):
-        assert "line 2" in orders("import", "orders", stdin=good + bad, code=Exit.USAGE).err
-    assert "line 2" in orders("import", "orders", stdin=good + '{"expires_at": 5}\n', code=Exit.USAGE).err
-
-
-def test_import_skips_expired_messages(orders: Run) -> None:
-    line = '{"body": "old", "expires_at": "2020-01-01T00:00:00+00:00"}\n'
-    assert orders("import", "orders", "--json", stdin=line).rows[0] == {
-        "queue": "orders",
-        "messages": 0,
-        "expired": 1,
-    }
 
 
 def test_retry_policy_and_redrive(orders: Run) -> None:

@@ -19,9 +19,8 @@ from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
 from mqredis.selector import parse
 from mqredis.steps import perform
-from tests.client.test_claims import PLAIN_PAGE
 from tests.support.backend import Backend
-from tests.support.pipeline import Pipeline, new_manager
+from tests.support.pipeline import PLAIN_PAGE, Pipeline, new_manager
 
 RED = Filter(programs=[parse("colour = 'red'").program]).text()
 

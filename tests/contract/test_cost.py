@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -20,54 +19,8 @@ from mqredis.keys import ManagerKeys
 from mqredis.operations import settle
 from mqredis.worker import Worker
 from mqredis.worker import prefetch as prefetching
-from tests.support.buckets import begin_bucket
+from tests.contract.cost import build_indexes, cost, counted
 from tests.support.server import RedisServer, server_version
-
-# Commands that a client sends once, or that measure. A reader subscribes once to the wake channel of each of its slots;
-# whether it needs one slot or two depends on which ends first: this call, or the sender that uses the other slot.
-_NOT_COUNTED = {
-    "subscribe",
-    "info",
-    "config|resetstat",
-    "config",
-    "hello",
-    "client",
-    "client|setinfo",
-    "script|load",
-    "function|load",
-    "ping",
-}
-
-
-@pytest.fixture
-def qm(redis_server: RedisServer) -> Any:
-    with mqredis.connect(
-        redis_server.url, manager="cost", settings=mqredis.Settings(test_clock=True)
-    ) as manager:
-        begin_bucket(manager)  # the first call of a bucket writes the statistics
-        manager.create_queue("q")
-        manager.create_queue("t", transactional=True)
-        yield manager
-
-
-def _cost(redis_server: RedisServer, work: Callable[[], object], times: int = 10) -> tuple[float, float]:
-    """Return round trips and commands inside scripts, per run of ``work``."""
-    work()
-    with redis_server.client() as client:
-        client.config_resetstat()
-        for _ in range(times):
-            work()
-        scripts, inside = _counted(client)
-    return scripts / times, inside / times
-
-
-def _counted(client: Any) -> tuple[int, int]:
-    """Script calls, and commands inside them, since the statistics were reset."""
-    stats = client.info("commandstats")
-    calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
-    scripts = calls.pop("evalsha", 0) + calls.pop("fcall", 0)
-    inside = sum(count for name, count in calls.items() if name not in _NOT_COUNTED)
-    return scripts, inside
 
 
 def test_every_script_loads_as_a_function(redis_server: RedisServer) -> None:
@@ -83,7 +36,7 @@ def test_every_script_loads_as_a_function(redis_server: RedisServer) -> None:
 
 def test_cost_of_send(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
-    assert _cost(redis_server, lambda: queue.send(b"x", properties={"a": 1})) == (1, 5)
+    assert cost(redis_server, lambda: queue.send(b"x", properties={"a": 1})) == (1, 5)
 
 
 def test_100_concurrent_sends_take_two_calls(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
@@ -96,7 +49,7 @@ def test_100_concurrent_sends_take_two_calls(qm: mqredis.QueueManager, redis_ser
             with redis_server.client() as client:
                 client.config_resetstat()
                 await asyncio.gather(*(queue.send(b"x" * 64) for _ in range(100)))
-                return _counted(client)
+                return counted(client)
 
     assert asyncio.run(send()) == (2, 5 + 6)  # the first as a send, all others as one send_many
 
@@ -105,15 +58,15 @@ def test_send_many_takes_one_call(qm: mqredis.QueueManager, redis_server: RedisS
     queue = qm.open("q")
     # Two more for any batch of 16 or more: what keeps Redis from searching small hashes and sorted sets from the front
     # for each of them (core/chunked). Records of more than 64 bytes save one of the two.
-    assert _cost(redis_server, lambda: queue.send_many([b"x"] * 100)) == (1, 7)
-    assert _cost(redis_server, lambda: queue.send_many([b"x" * 64] * 100)) == (1, 6)
+    assert cost(redis_server, lambda: queue.send_many([b"x"] * 100)) == (1, 7)
+    assert cost(redis_server, lambda: queue.send_many([b"x" * 64] * 100)) == (1, 6)
 
 
 def test_small_batch_costs_as_many_commands_as_one_message(
     qm: mqredis.QueueManager, redis_server: RedisServer
 ) -> None:
     queue = qm.open("q")
-    assert _cost(redis_server, lambda: queue.send_many([b"x"] * 3)) == (1, 5)
+    assert cost(redis_server, lambda: queue.send_many([b"x"] * 3)) == (1, 5)
 
 
 def test_timer_that_is_not_due_costs_the_next_calls_nothing(
@@ -122,7 +75,7 @@ def test_timer_that_is_not_due_costs_the_next_calls_nothing(
     queue = qm.open("q")
     queue.send(b"late", delay=30)
     qm.maintain()  # which looks for the next timer
-    assert _cost(redis_server, lambda: queue.send(b"x")) == (1, 5)
+    assert cost(redis_server, lambda: queue.send(b"x")) == (1, 5)
 
 
 def test_purge_of_plain_messages_takes_as_many_commands_after_one_came_back(
@@ -142,7 +95,7 @@ def test_purge_of_plain_messages_takes_as_many_commands_after_one_came_back(
             before()
             queue.purge()
 
-        return _cost(redis_server, work)[1] - _cost(redis_server, before)[1]
+        return cost(redis_server, work)[1] - cost(redis_server, before)[1]
 
     first = purged(sent)
     assert purged(returned) == first
@@ -156,13 +109,13 @@ def test_batch_of_records_up_to_64_bytes_costs_one_command_more(
     line, _ = codec.encode(Outgoing(body=b""), "")
     bodies = [b"x" * (size - 13 - len(line[1:]))] * 100
     queue = qm.open("q")
-    assert _cost(redis_server, lambda: queue.send_many(bodies)) == (1, commands)
+    assert cost(redis_server, lambda: queue.send_many(bodies)) == (1, commands)
 
 
 def test_cost_of_receive(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send_many([b"x"] * 20)
-    assert _cost(redis_server, lambda: queue.receive(0)) == (1, 7)
+    assert cost(redis_server, lambda: queue.receive(0)) == (1, 7)
 
 
 def test_lock_and_settle_take_one_round_trip(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
@@ -173,13 +126,13 @@ def test_lock_and_settle_take_one_round_trip(qm: mqredis.QueueManager, redis_ser
     def step() -> None:
         held[:] = queue.lock_many(1, 0, settle=held)
 
-    assert _cost(redis_server, step) == (1, 7)
+    assert cost(redis_server, step) == (1, 7)
 
 
 def test_cost_of_peek(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send(b"x")
-    assert _cost(redis_server, lambda: queue.peek(0)) == (1, 5)
+    assert cost(redis_server, lambda: queue.peek(0)) == (1, 5)
 
 
 def test_each_step_of_a_transaction_takes_one_call(
@@ -194,14 +147,8 @@ def test_each_step_of_a_transaction_takes_one_call(
             message = queue.receive(0, transaction=unit)
             queue.send(message.body, transaction=unit)
 
-    round_trips, _ = _cost(redis_server, step)
+    round_trips, _ = cost(redis_server, step)
     assert round_trips == 3  # receive, send, commit: beginning costs nothing
-
-
-def _build_indexes(*queues: mqredis.Queue) -> None:
-    """Search in the queues, so that their indexes have the identifiers of all messages."""
-    for queue in queues:
-        assert not list(queue.browse(match=mqredis.Match(correlation_id="nobody")))
 
 
 @pytest.mark.parametrize("identity, indexed", [(None, False), ("c", False), ("c", True)])
@@ -214,7 +161,7 @@ def test_cost_of_transaction_steps_with_and_without_an_index(
         with qm.transaction() as tx:
             source.send(b"x", transaction=tx, correlation_id=identity)
     if indexed:
-        _build_indexes(source, target)
+        build_indexes(source, target)
     units: list[mqredis.Transaction] = []
 
     def receive() -> None:
@@ -227,25 +174,22 @@ def test_cost_of_transaction_steps_with_and_without_an_index(
         "commit": lambda: units.pop().commit(),
     }
 
-    def cost(end: str) -> list[tuple[float, float]]:
+    def step_costs(end: str) -> list[tuple[int, int]]:
         found = []
         for step in ("receive", "send", end):
             with redis_server.client() as client:
                 client.config_resetstat()
                 steps[step]()
-                stats = client.info("commandstats")
-            calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
-            scripts = calls.pop("evalsha", 0) + calls.pop("fcall", 0)
-            found.append((scripts, sum(count for name, count in calls.items() if name not in _NOT_COUNTED)))
+                found.append(counted(client))
         return found
 
     steps["abort"] = lambda: units.pop().abort()
-    cost("commit"), cost("abort")
+    step_costs("commit"), step_costs("abort")
     # Messages that were there at a search for a correlation id are in an index, which costs a command where they go
     # and where it comes back. What came later does not.
-    assert cost("commit") == [(1, 11 + indexed), (1, 8), (1, 15)]
+    assert step_costs("commit") == [(1, 11 + indexed), (1, 8), (1, 15)]
     # An abort counts the messages that come back for another attempt.
-    assert cost("abort") == [(1, 11 + indexed), (1, 8), (1, 15 + indexed)]
+    assert step_costs("abort") == [(1, 11 + indexed), (1, 8), (1, 15 + indexed)]
 
 
 def test_commit_with_a_journal_reads_each_queue_once(
@@ -286,7 +230,7 @@ def test_lock_many_with_settle_takes_one_call(
     queue = qm.open("q")
     queue.send_many([mqredis.Outgoing(body=b"x", correlation_id=str(n)) for n in range(240)])
     if indexed:
-        _build_indexes(queue)
+        build_indexes(queue)
     held: list[mqredis.LockedMessage] = queue.lock_many(20, 0)
 
     def step() -> None:
@@ -294,82 +238,7 @@ def test_lock_many_with_settle_takes_one_call(
 
     # Messages that were in the queue at the first search leave the index with one command more. No message
     # was given back, so the header says that no state has to be read. A lock of several is one field of meta.
-    assert _cost(redis_server, step) == (1, 9 + indexed)
-
-
-def test_identifiers_cost_nothing_until_a_search(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
-    queue = qm.open("q")
-    batch = [mqredis.Outgoing(body=b"x" * 64, correlation_id="c")] * 100
-    for indexed in (False, True):
-        assert _cost(redis_server, lambda: queue.send(b"x", correlation_id="c")) == (1, 5)
-        assert _cost(redis_server, lambda: queue.send_many(batch)) == (1, 6)
-        assert _cost(redis_server, lambda: queue.receive(0)) == (1, 7 + indexed)
-        _build_indexes(queue)
-
-
-def test_identifiers_cost_transactional_batches_nothing(
-    qm: mqredis.QueueManager, redis_server: RedisServer
-) -> None:
-    queue = qm.open("t")
-    costs = []
-    for identity in (None, "c"):
-        with qm.transaction() as unit:
-            queue.send_many([Outgoing(body=b"x", correlation_id=identity)] * 40, transaction=unit)
-        units = [qm.transaction() for _ in range(11)]
-        each = iter(units)
-        costs.append(_cost(redis_server, lambda: queue.receive_many(2, 0, transaction=next(each))))  # noqa: B023
-        for unit in units:
-            unit.commit()
-        queue.purge()
-    assert costs[0] == costs[1]
-
-
-def test_search_cost_depends_on_new_messages(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
-    queue = qm.open("q")
-    queue.send(b"x", correlation_id="c")
-
-    def search() -> None:
-        assert queue.peek(0, match=mqredis.Match(correlation_id="c")).body == b"x"
-
-    def new() -> None:
-        queue.send(b"x", correlation_id="d")
-        search()
-
-    # What each call reads (2), the end of the queue, the index, and the message that it names, with its state.
-    assert _cost(redis_server, search) == (1, 6)
-    # The send; then ids and records of what is new, their entries in the index, its reach, the number of the call.
-    assert _cost(redis_server, new) == (2, 5 + 6 + 5)
-
-
-@pytest.mark.parametrize(
-    "records, search",
-    [
-        (1, lambda queue: queue.peek(0, match=mqredis.Match(message_id="m"))),
-        (1, lambda queue: queue.peek(0, match=mqredis.Match(correlation_id="c"))),
-        (1, lambda queue: queue.peek(0, match=mqredis.Match(group_id="g"))),
-        (1, lambda queue: queue.browser().first(0, unmarked=True)),
-        (64, lambda queue: queue.peek(0, selector="n = 1")),
-        (64, lambda queue: queue.peek(0, match=mqredis.Match(sequence=1))),
-    ],
-    ids=["message id", "correlation id", "group id", "marks", "selector", "sequence"],
-)
-def test_search_reads_a_page_only_where_candidates_may_not_match(
-    qm: mqredis.QueueManager, redis_server: RedisServer, records: int, search: Callable[[Any], Any]
-) -> None:
-    """Where all do it reads one record, the one that it returns."""
-    qm.create_queue("x", group_exclusive=True)  # the index alone does not answer a search in such a queue
-    with qm.open("x") as queue, redis_server.client() as client:
-        some: dict[str, Any] = {"message_id": "m", "correlation_id": "c", "group_id": "g", "sequence": 1}
-        queue.send_many([Outgoing(body=b"x", properties={"n": 1}, **some)] * 100)
-        search(queue)  # builds the index
-        with client.monitor() as monitor:
-            assert search(queue).body == b"x"
-            client.echo("the end")
-            commands = takewhile(
-                lambda words: words[0] != "ECHO", (each["command"].split() for each in monitor.listen())
-            )
-            read = [len(words) - 2 for words in commands if words[0] == "HMGET" and words[1].endswith(":m")]
-    assert read == [records]
+    assert cost(redis_server, step) == (1, 9 + indexed)
 
 
 def test_settling_a_packed_lock_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
@@ -381,7 +250,7 @@ def test_settling_a_packed_lock_costs_as_one(qm: mqredis.QueueManager, redis_ser
         queue.manager.run(settle.settle(queue._handle, [("c", lock.fence, lock._key) for lock in held], 1))
 
     # The lock: 6. Its end: what each call reads and writes (3), its messages, the field of the lock twice.
-    assert _cost(redis_server, step) == (2, 12)
+    assert cost(redis_server, step) == (2, 12)
 
 
 def test_committing_one_of_a_packed_lock_unpacks_only_that_lock(
@@ -396,7 +265,7 @@ def test_committing_one_of_a_packed_lock_unpacks_only_that_lock(
     def commits(locks: list[mqredis.LockedMessage]) -> tuple[float, float]:
         """Cost of the commits after the first one."""
         ends = iter(locks)
-        return _cost(redis_server, lambda: next(ends).commit(), times=len(locks) - 1)
+        return cost(redis_server, lambda: next(ends).commit(), times=len(locks) - 1)
 
     # What each call reads and writes, and of the message itself: its lock stands in the line.
     assert commits(singles[:2]) == (1, 4)
@@ -427,11 +296,7 @@ def _wakes(queue: mqredis.Queue, redis_server: RedisServer, count: int) -> tuple
                 pass
             queue.send(b"x")
         reader.join()
-        stats = client.info("commandstats")
-    calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
-    del calls["zcard"]
-    scripts = calls.pop("fcall", 0) + calls.pop("evalsha", 0)
-    return scripts, sum(number for name, number in calls.items() if name not in _NOT_COUNTED)
+        return counted(client, without="zcard")
 
 
 def test_idle_reader_needs_one_call_per_message(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
@@ -450,12 +315,12 @@ def test_send_after_the_last_reader_has_left_costs_as_before(
     settings = mqredis.Settings(test_clock=True, functions=functions)
     with mqredis.connect(redis_server.url, manager="cost", settings=settings) as client:
         queue = client.open("q")
-        before = _cost(redis_server, lambda: queue.send(b"x"))
+        before = cost(redis_server, lambda: queue.send(b"x"))
         queue.purge()
         with pytest.raises(mqredis.IoTimeout):
             queue.receive(0.01)
         queue.send(b"x")
-        assert _cost(redis_server, lambda: queue.send(b"x")) == before
+        assert cost(redis_server, lambda: queue.send(b"x")) == before
 
 
 def test_refused_lock_many_settles_nothing(qm: mqredis.QueueManager) -> None:
@@ -469,21 +334,6 @@ def test_refused_lock_many_settles_nothing(qm: mqredis.QueueManager) -> None:
     assert qm.queue_info("q").messages == 0
 
 
-def test_search_with_a_costly_selector_takes_several_calls(
-    qm: mqredis.QueueManager, redis_server: RedisServer
-) -> None:
-    queue = qm.open("q")
-    queue.send_many([b"x"] * 100)
-    selector = " OR ".join(f"a{n} * a{n} / 3 = 1" for n in range(120))
-
-    def search() -> None:
-        with pytest.raises(mqredis.IoTimeout):
-            queue.peek(0, selector=selector)
-
-    # One call tests 5 to 30 messages (tests/selector/test_cost.py).
-    assert 3 < _cost(redis_server, search, times=1)[0] <= 20
-
-
 def test_call_reads_due_timers_once(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
 
@@ -494,7 +344,7 @@ def test_call_reads_due_timers_once(qm: mqredis.QueueManager, redis_server: Redi
             queue.peek(0)
 
     # A page of timers that is not full is the last one.
-    assert _cost(redis_server, expire) == (3, 33)
+    assert cost(redis_server, expire) == (3, 33)
 
 
 @pytest.mark.parametrize("prefetch, each", [(1, 1.0), (8, 0.125)])
@@ -519,7 +369,7 @@ def test_worker_prefetches_messages_in_one_call(
             queue.send_many([b"x"] * count)
             assert worker.run(burst=True, manager=qm, signals=False) == count
 
-        return _cost(redis_server, work, times=1)[0]
+        return cost(redis_server, work, times=1)[0]
 
     # Beginning and end cost the same.
     assert run(103) - run(23) == 80 * each
@@ -546,7 +396,7 @@ def test_queue_is_deleted_by_one_call(qm: mqredis.QueueManager, redis_server: Re
     with redis_server.client() as client:
         client.config_resetstat()
         assert qm.delete_queue("q") == 1
-        assert _counted(client)[0] == 1
+        assert counted(client)[0] == 1
 
 
 def test_page_of_sessions_asks_few_slots_of_a_session_that_has_used_many(
@@ -558,4 +408,4 @@ def test_page_of_sessions_asks_few_slots_of_a_session_that_has_used_many(
     with redis_server.client() as raw:
         ttl = raw.hget(ManagerKeys("cost").own[0], session.number).split()[0]
         raw.hset(ManagerKeys("cost").own[0], session.number, b"%s 5000" % ttl)
-    assert _cost(redis_server, qm.sessions, times=1)[1] < 100
+    assert cost(redis_server, qm.sessions, times=1)[1] < 100

@@ -6,7 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import mqredis
-from mqredis import Outgoing
+from mqredis import Grouping, Outgoing
+
+LOGICAL = Grouping.LOGICAL_ORDER
+ALL = Grouping.ALL_MESSAGES_AVAILABLE
+COMPLETE = Grouping.COMPLETE_MESSAGE
+SEGMENTS = Grouping.ALL_SEGMENTS_AVAILABLE
 
 
 def bodies(messages: Iterable[Any]) -> list[str]:

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Grouping, Mark, Match, Outgoing, TransactionTooLarge
+from mqredis import Mark, Match, Outgoing, TransactionTooLarge
 from mqredis.commands.filters import Filter
 from tests.matching.index_kit import C
+from tests.matching.kit import COMPLETE, SEGMENTS
 from tests.support.backend import Backend
 from tests.support.facade import Pending
 from tests.support.until import until
-
-COMPLETE = Grouping.COMPLETE_MESSAGE
 
 
 def sent(kit: Any, name: str, items: list[Outgoing]) -> Any:
@@ -143,7 +142,7 @@ def test_search_for_complete_messages_reads_only_their_own_segments(kit: Any) ->
     """The other messages of the group would count for the limit of the members that one call reads."""
     first_segments = [Outgoing(body=b"x", group_id="g", sequence=n, segment=True) for n in range(1, 400)]
     kit.qm.open("q").send_many(first_segments)
-    for grouping in (Grouping.ALL_SEGMENTS_AVAILABLE, COMPLETE):
+    for grouping in (SEGMENTS, COMPLETE):
         assert kit.peek_once(text=Filter(grouping=grouping).text()) == ([], "")  # no other call goes on
 
 

@@ -9,53 +9,21 @@ from typing import Any
 
 import pytest
 
-from mqredis import Grouping, Match, MatchOptionsError, Outgoing
+from mqredis import Match, MatchOptionsError, Outgoing
 from mqredis.commands import claims
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.waiting import Waiter
 from mqredis.keys import QUEUE_PARTS
 from mqredis.selector import parse
 from mqredis.steps import perform
-from tests.matching.kit import bodies
+from tests.matching.kit import ALL, COMPLETE, LOGICAL, SEGMENTS, bodies
+from tests.matching.waiting_reader import WaitingReaders
 
-LOGICAL = Grouping.LOGICAL_ORDER
-ALL = Grouping.ALL_MESSAGES_AVAILABLE
-COMPLETE = Grouping.COMPLETE_MESSAGE
-SEGMENTS = Grouping.ALL_SEGMENTS_AVAILABLE
 WHOLE = Filter(grouping=ALL).text()
 RED = Filter(programs=[parse("colour = 'red'").program]).text()
 TWO = Filter(programs=[parse("n = 2").program]).text()
 FIRST_IN_WHOLE = Filter(Match(group_id="g"), [parse("n = 1").program], grouping=ALL).text()
 NOBODY_IN_WHOLE = Filter(grouping=ALL, programs=[parse("colour = 'red'").program]).text()
-
-
-class WaitingReaders:
-    """A queue and readers that wait for its messages, each with its own client."""
-
-    def __init__(self, broker, **properties):
-        self.broker, self.queue = broker, broker.queue("r", **properties)
-        self.handles = []
-
-    def waits(self, call="receive", *args, **how):
-        """Start a reader that waits without a timeout."""
-        return self.on(self.handle(), call, *args, **how)
-
-    def handle(self):
-        self.handles.append(self.broker.handle("r", recheck_seconds=60))
-        return self.handles[-1]
-
-    def on(self, handle, call="receive", *args, **how):
-        return self.broker.wait(lambda: getattr(handle, call)(*args, timeout=None, **how), "r")
-
-    def send(self, body, group=None, sequence=None, last=False, **fields):
-        return self.queue.send(self.made(body, group, sequence, last, **fields))
-
-    def made(self, body, group=None, sequence=None, last=False, **fields):
-        return Outgoing(body=body.encode(), group_id=group, sequence=sequence, last_in_group=last, **fields)
-
-    @property
-    def waiters(self):
-        return self.broker.qm.queue_info("r").waiters
 
 
 @pytest.fixture
@@ -368,120 +336,6 @@ def test_completing_segment_notifies_a_reader_inside_the_group(notifications):
     queue.send(b"de", group_id="g", sequence=2, offset=3, segment=True, last_segment=True)
     assert inside.notified
     assert inside.poll() == ["abc", "de"]
-
-
-# ---- queues with exclusive groups -----------------------------------------------------------------------------
-
-
-def test_message_of_a_busy_group_wakes_peeks_and_not_takes(broker):
-    readers = WaitingReaders(broker, group_exclusive=True)
-    readers.send("1", "g")
-    lock = readers.queue.lock(0)
-    takes = [
-        readers.waits(),
-        readers.waits(match=Match(group_id="g")),
-        readers.waits("lock", selector="n = 2"),
-    ]
-    shown = [
-        readers.waits("peek"),
-        readers.waits("peek", selector="n = 2"),
-        readers.waits("peek", match=Match(group_id="g")),
-    ]
-    with readers.handle().browser() as browser:
-        shown.append(broker.wait(lambda: browser.next(timeout=None), "r"))
-        readers.send("2", "g", properties={"n": 2})
-        assert [reader.result().body for reader in shown] == [b"2"] * 4
-    assert readers.waiters == len(takes)
-    lock.commit()
-    anybody, named, chosen = takes
-    assert named.result().body == b"2"
-    readers.send("3", "h", properties={"n": 2})
-    assert chosen.result().body == b"3"
-    readers.send("4", "g")
-    assert anybody.result().body == b"4"
-
-
-def test_taking_reader_is_not_notified_of_a_busy_group(notifications):
-    qm, reader = notifications
-    queue = qm.open("x")
-    queue.send(b"1", group_id="g")
-    lock = queue.lock(0)
-    plain, chosen, shown = reader(queue="x"), reader(TWO, queue="x"), reader(kind="P", queue="x")
-    queue.send(b"2", group_id="g", properties={"n": 2})
-    assert [r.notified for r in (plain, chosen, shown)] == [False, False, True]
-    shown.leave()
-    assert [r.notified for r in (plain, chosen)] == [False, False]
-    lock.commit()
-    assert [r.notified for r in (plain, chosen)] == [False, True]
-    assert chosen.poll() == ["2"]
-
-
-def test_waiting_cursor_does_not_go_back_when_an_earlier_message_of_the_group_leaves(broker):
-    """The next message of the group was available all the time, so nothing arrives."""
-    readers = WaitingReaders(broker, group_exclusive=True)
-    for body in ("1", "2"):
-        readers.send(body, "g")
-    with readers.handle().cursor() as cursor:
-        assert [cursor.peek(0).body, cursor.peek_next(0).body] == [b"1", b"2"]
-        waiting = readers.on(cursor, "peek_next")
-        assert readers.queue.receive(0).body == b"1"
-        readers.send("3", "g")
-        assert waiting.result().body == b"3"
-
-
-def test_notified_reader_does_not_get_a_message_whose_group_is_busy_by_then(notifications):
-    """Another message of the group is locked between the notification and the next call of the reader."""
-    qm, reader = notifications
-    queue = qm.open("x")
-    queue.send(b"1", group_id="g")
-    chosen = reader(TWO, queue="x")
-    queue.send(b"2", group_id="g", properties={"n": 2})
-    assert chosen.notified
-    lock = queue.lock(0)
-    assert chosen.poll() == []
-    lock.commit()
-    assert chosen.poll() == ["2"]
-
-
-def test_message_of_a_free_group_is_offered_to_the_next_reader_when_one_leaves(notifications):
-    qm, reader = notifications
-    first, second = reader(queue="x"), reader(queue="x")
-    qm.open("x").send(b"1", group_id="g")
-    assert (first.notified, second.notified) == (True, False)
-    first.leave()
-    assert second.notified
-    assert second.poll() == ["1"]
-
-
-def test_reader_of_a_group_is_not_notified_of_another_group_with_its_correlation_id(notifications):
-    qm, reader = notifications
-    chosen = reader(Filter(Match(correlation_id="c", group_id="g"), grouping=ALL).text())
-    for body, group in ((b"1", "h"), (b"2", "g")):
-        member = Outgoing(body, group_id=group, sequence=1, last_in_group=True, correlation_id="c")
-        qm.open("q").send(member)
-        assert chosen.notified is (group == "g")
-    assert chosen.poll() == ["2"]
-
-
-def test_waiting_pipeline_is_not_ended_by_a_busy_group(notifications):
-    """The pipeline is notified like a peek, but continues to wait until there is a message that it could claim."""
-    qm, _ = notifications
-    queue = qm.open("x")
-    queue.send(b"1", group_id="g")
-    lock = queue.lock(0)
-    waiter = Waiter("P p0 -")
-
-    def waits():
-        found = qm.run(perform(claims.wait(queue._handle.address, "", waiter)))
-        if found is not None:
-            waiter.ticket = found.ticket
-        return found is not None
-
-    assert waits()
-    queue.send(b"2", group_id="g")
-    assert waits()
-    lock.commit()
-    assert not waits()
 
 
 def test_waiting_pipeline_is_ended_by_an_older_message_that_comes_back(notifications):

@@ -1,9 +1,9 @@
-"""A reader that waits, polled and watched call by call."""
+"""Readers that wait: one that is polled and watched call by call, and several of one queue."""
 
 from __future__ import annotations
 
 import mqredis
-from mqredis import Settings
+from mqredis import Outgoing, Settings
 from mqredis.commands import read, waiting
 from mqredis.commands.waiting import Waiter
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
@@ -59,3 +59,32 @@ class Reader:
         self.channel.close()
         self.raw.close()
         self.qm.close()
+
+
+class WaitingReaders:
+    """A queue and readers that wait for its messages, each with its own client."""
+
+    def __init__(self, broker, **properties):
+        self.broker, self.queue = broker, broker.queue("r", **properties)
+        self.handles = []
+
+    def waits(self, call="receive", *args, **how):
+        """Start a reader that waits without a timeout."""
+        return self.on(self.handle(), call, *args, **how)
+
+    def handle(self):
+        self.handles.append(self.broker.handle("r", recheck_seconds=60))
+        return self.handles[-1]
+
+    def on(self, handle, call="receive", *args, **how):
+        return self.broker.wait(lambda: getattr(handle, call)(*args, timeout=None, **how), "r")
+
+    def send(self, body, group=None, sequence=None, last=False, **fields):
+        return self.queue.send(self.made(body, group, sequence, last, **fields))
+
+    def made(self, body, group=None, sequence=None, last=False, **fields):
+        return Outgoing(body=body.encode(), group_id=group, sequence=sequence, last_in_group=last, **fields)
+
+    @property
+    def waiters(self):
+        return self.broker.qm.queue_info("r").waiters

@@ -7,7 +7,7 @@ import json
 import mqredis
 from mqredis import Operator, QueueManager
 from mqredis.models.operator import BulkResult
-from tests.operator.test_bulk import bodies, send
+from tests.operator.kit import bodies, send
 
 
 def test_actions_are_logged(qm: QueueManager, operator: Operator) -> None:

@@ -9,7 +9,7 @@ from mqredis import Operator, QueueManager
 from mqredis.commands.bulk import Action
 from mqredis.keys import encode
 from mqredis.operations.bulk import Chosen, Job
-from tests.operator.test_bulk import bodies, counts, send
+from tests.operator.kit import bodies, counts, send
 from tests.support.buckets import begin_bucket
 
 

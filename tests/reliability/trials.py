@@ -52,6 +52,7 @@ FOLDERS = (
     "tests/doctor/test_server_checks.py",
     "tests/contract/test_cost.py",
     "tests/contract/test_history_numbers.py",
+    "tests/contract/test_search_cost.py",
     "tests/selector",
     "tests/client",
     "tests/operator",

@@ -20,6 +20,10 @@ from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import perform
 from tests.support.backend import Backend
 
+# The most messages that one call removes: plain ones, and ones with features (lua/claims/claims.lua).
+PLAIN_PAGE, PAGE = 1000, 256
+
+
 _numbers = itertools.count(1)
 
 

@@ -77,3 +77,11 @@ class SinkJob:
         names = [stage.name for stage in self.state.stages]
         keys = self.qm.context.keys.sink(self.name, stages=tuple(names)).keys[-1 - len(names) :]
         return [self.raw.pttl(key) for key in keys]
+
+
+def numbers(first: int, count: int, **fields: Any) -> list[Outgoing]:
+    return [Outgoing(body=b"%d" % n, **fields) for n in range(first, first + count)]
+
+
+def texts(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % n for n in range(first, first + count)]

@@ -3,10 +3,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import mqredis
+from mqredis.steps import Operation
 from mqredis.worker import Worker
 from tests.support.backend import Backend
 
@@ -40,3 +42,28 @@ def started(qm: mqredis.QueueManager) -> Iterator[Callable[[Worker], threading.T
             worker.stop()
         thread.join(30)
         assert not thread.is_alive()
+
+
+@pytest.fixture(params=[False, True], ids=["locks", "transactions"])
+def transactional(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def fail_operations(qm: mqredis.QueueManager) -> Any:
+    """``fail_operations(chosen, *errors)``: the first operations that ``chosen`` accepts raise these errors; None
+    lets the operation run."""
+    original = qm.run
+
+    def fail(chosen: Callable[[Operation[Any]], bool], *errors: Exception | None) -> None:
+        left = list(errors)
+
+        def run(operation: Operation[Any]) -> Any:
+            if left and chosen(operation) and (error := left.pop(0)) is not None:
+                raise error
+            return original(operation)
+
+        qm.run = run  # type: ignore[method-assign]
+
+    yield fail
+    qm.run = original  # type: ignore[method-assign]

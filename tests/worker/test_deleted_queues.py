@@ -13,14 +13,14 @@ from mqredis.worker import Retry, Worker
 from mqredis.worker import loop as module
 from mqredis.worker.ending import Ending
 from mqredis.worker.run import Running
-from tests.worker.test_settling import create, transactional  # noqa: F401 - a fixture
+from tests.worker.kit import create
 
 WAIT = 30
 
 
 def test_queues_that_still_exist_are_not_opened_again_when_one_is_deleted(
     qm: mqredis.QueueManager,
-    transactional: bool,  # noqa: F811
+    transactional: bool,
 ) -> None:
     for name in ("deleted", "kept"):
         create(qm, name, transactional)
@@ -48,7 +48,7 @@ def test_queues_that_still_exist_are_not_opened_again_when_one_is_deleted(
 
 def test_consumer_reads_the_others_of_its_queues_and_a_deleted_one_when_it_is_created_again(
     qm: mqredis.QueueManager,
-    transactional: bool,  # noqa: F811
+    transactional: bool,
     started: Callable[[Worker], Thread],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -12,14 +12,14 @@ import pytest
 import mqredis
 from mqredis import handles as module
 from mqredis.worker import Retry, Unit, Worker
-from tests.worker.test_settling import create, transactional  # noqa: F401 - a fixture
+from tests.worker.kit import create
 
 WAIT = 30
 
 
 def test_handler_sends_to_a_queue_that_was_deleted_and_created_anew(
     qm: mqredis.QueueManager,
-    transactional: bool,  # noqa: F811
+    transactional: bool,
     started: Callable[[Worker], Thread],
 ) -> None:
     create(qm, "in", transactional)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ import mqredis
 from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown, ScriptsNotLoaded, UnsafeServer
 from mqredis.operations import giveback
 from mqredis.steps import Operation
-from mqredis.testing import drain
 from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
 from mqredis.worker.ending import Ending
 from mqredis.worker.lock_loop import HandledLocks, LockLoop
@@ -24,57 +22,14 @@ from mqredis.worker.waiting import Pauses
 from tests.support.faults import CutReply
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+from tests.worker.kit import bodies, burst, create, ignore
 
 WAIT = 30
-
-
-@pytest.fixture(params=[False, True], ids=["locks", "transactions"])
-def transactional(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-def create(qm: mqredis.QueueManager, name: str, transactional: bool, *bodies: bytes) -> None:
-    qm.create_queue(name, transactional=transactional)
-    with qm.open(name) as queue, qm.transaction() as tx:
-        queue.send_many(bodies, transaction=tx if transactional else None)
-
-
-def burst(worker: Worker, qm: mqredis.QueueManager) -> int:
-    return worker.run(burst=True, manager=qm, signals=False)
-
-
-def bodies(qm: mqredis.QueueManager, name: str) -> list[bytes]:
-    with qm.open(name) as queue:
-        return [message.body for message in drain(queue)]
-
-
-@pytest.fixture
-def fail_operations(qm: mqredis.QueueManager) -> Any:
-    """``fail_operations(chosen, *errors)``: the first operations that ``chosen`` accepts raise these errors; None
-    lets the operation run."""
-    original = qm.run
-
-    def fail(chosen: Callable[[Operation[Any]], bool], *errors: Exception | None) -> None:
-        left = list(errors)
-
-        def run(operation: Operation[Any]) -> Any:
-            if left and chosen(operation) and (error := left.pop(0)) is not None:
-                raise error
-            return original(operation)
-
-        qm.run = run  # type: ignore[method-assign]
-
-    yield fail
-    qm.run = original  # type: ignore[method-assign]
 
 
 def commits_or_sends(operation: Operation[Any]) -> bool:
     """Return whether the operation commits a transaction or sends the messages of a handler."""
     return getattr(operation, "outcome", "") == "commit" or operation.name in ("send", "Send", "send_many")
-
-
-def ignore(message: mqredis.Message) -> None:
-    """Handle a message successfully."""
 
 
 class SubqueueConsumer:
@@ -452,113 +407,3 @@ def test_send_refused_by_the_broker_is_a_failure_of_the_handler(qm, worker, tran
     burst(worker, qm)
     assert worker.consumers[0].failed == 1
     assert qm.statistics("in").poison_messages == 1
-
-
-def recreated(qm: mqredis.QueueManager, transactional: bool, *bodies: bytes) -> None:
-    """Delete the queue and create it again, without a retry policy."""
-    qm.delete_queue("q")
-    create(qm, "q", transactional, *bodies)
-
-
-def test_recreated_queue_gets_the_retry_policy_again(qm, transactional, started):
-    create(qm, "q", transactional)
-    create(qm, "other", transactional)
-    worker = Worker(shutdown_seconds=5)
-    tried: list[int] = []
-
-    @worker.consumer("q", "other", retry=Retry(attempts=2, delay=0))
-    def fail(message):
-        tried.append(message.attempts)
-        if len(tried) > 2:
-            worker.stop()
-        raise RuntimeError("no")
-
-    started(worker)
-    with qm.open("other") as queue, qm.transaction() as tx:
-        queue.send(b"x", transaction=tx if transactional else None)
-    with qm.open("other;poison") as poison:
-        assert poison.receive(WAIT).body == b"x"
-    tried.clear()
-    qm.update_queue("other", retry=None)
-    recreated(qm, transactional, b"y")
-    with qm.open("q;poison") as poison:
-        assert poison.receive(WAIT).body == b"y"
-    assert tried == [1, 2]
-    assert qm.queue_info("q").retry == Retry(attempts=2, delay=0).policy()
-    assert qm.queue_info("other").retry is None, "the policy of a queue that was not recreated is kept"
-
-
-def test_recreated_queue_is_not_read_before_its_policy_is_set(qm, transactional, fail_operations, caplog):
-    create(qm, "q", transactional)
-    worker = Worker()
-    worker.consumer("q", retry=Retry(attempts=2))(ignore)
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
-    running.prepare()
-    loop = running._loops[0]
-    recreated(qm, transactional, b"x")
-    fail_operations(lambda operation: operation.name == "update", BrokerUnavailable("down"))
-    loop.reopen()
-    with pytest.raises(mqredis.QueueNotAvailable):
-        loop.turn(0)
-    loop.reopen()
-    assert qm.queue_info("q").retry == Retry(attempts=2).policy()
-    loop._lapsed_next = 0.0
-    assert loop.turn(0), "its subqueue ;lapsed is read as well"
-    loop.flush()
-    assert (qm.queue_info("q").messages, loop.consumer.handled) == (0, 1)
-    running.close()
-
-
-def test_failure_without_a_retry_policy_pauses_the_loop_and_is_logged(qm, transactional, caplog):
-    create(qm, "q", transactional, b"x")
-    worker = Worker()
-    waits: list[float] = []
-
-    @worker.consumer("q", retry=Retry(attempts=1, delay=40))
-    def fail(message):
-        raise RuntimeError("no")
-
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
-    running.prepare()
-    qm.update_queue("q", retry=None)
-
-    class Stopping(threading.Event):
-        def wait(_, timeout: float | None = None) -> bool:  # noqa: N805 - self is not used
-            waits.append(timeout or 0)
-            return True
-
-    running.ending.stopping = Stopping()
-    running._loops[0].turn(0)
-    assert waits == [40]
-    assert qm.queue_info("q").messages == 1
-    assert "in attempt 1: the queue has no retry policy" in caplog.text
-    assert "waits 40 s" in caplog.text
-    qm.update_queue("q", retry=mqredis.RetryPolicy(immediate=8))
-    running._loops[0].turn(0)
-    assert waits == [40]
-    assert "in attempt 2 of 9: the next try is at once" in caplog.text
-    running.close()
-
-
-@pytest.mark.parametrize("deleted", [False, True])
-def test_log_claims_no_next_attempt_if_the_policy_cannot_be_read(
-    qm, transactional, fail_operations, caplog, deleted
-):
-    create(qm, "q", transactional, b"x")
-    worker = Worker()
-
-    @worker.consumer("q", retry=Retry(attempts=1))
-    def fail(message):
-        if deleted:
-            qm.delete_queue("q")
-        raise RuntimeError("no")
-
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
-    running.prepare()
-    if not deleted:
-        fail_operations(lambda operation: operation.name == "info", BrokerUnavailable("down"))
-    with contextlib.suppress(mqredis.QueueNotAvailable):
-        running._loops[0].turn(0)
-    assert "in attempt 1: its retry policy could not be read" in caplog.text
-    assert ";poison" not in caplog.text
-    running.close()

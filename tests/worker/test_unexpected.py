@@ -15,7 +15,7 @@ import mqredis
 from mqredis.testing import drain
 from mqredis.worker import Cancelled, Reject, Retry, Worker, app
 from mqredis.worker.liveness import Liveness
-from tests.worker.test_settling import burst, create, transactional  # noqa: F401 - a fixture
+from tests.worker.kit import burst, create
 
 WAIT = 30
 
@@ -35,7 +35,7 @@ def orders(*kinds: str) -> list[bytes]:
     return [b'{"kind": "%s"}' % kind.encode() for kind in kinds]
 
 
-def test_error_of_a_validator_is_a_failed_attempt_of_its_message_alone(qm, worker, transactional):  # noqa: F811
+def test_error_of_a_validator_is_a_failed_attempt_of_its_message_alone(qm, worker, transactional):
     create(qm, "q", transactional, *orders("a", "b", "c"))
     seen = []
 
@@ -84,7 +84,7 @@ def test_handler_that_exits_ends_the_worker_and_repeats_no_handled_message(qm, w
     assert [(message.body, message.attempts) for message in left] == [(b"6", 0), (b"7", 0), (b"5", 1)]
 
 
-def test_errors_raise_ends_a_worker_that_runs_until_it_is_stopped(qm, worker, transactional):  # noqa: F811
+def test_errors_raise_ends_a_worker_that_runs_until_it_is_stopped(qm, worker, transactional):
     create(qm, "q", transactional, b"1", b"2")
     seen = []
 
@@ -154,7 +154,7 @@ class Refused(Unspeakable, Reject):
 
 
 @pytest.mark.parametrize("error", [Unspeakable(), Refused()], ids=["error", "reject"])
-def test_error_without_a_text_is_a_failed_attempt(qm, worker, transactional, error):  # noqa: F811
+def test_error_without_a_text_is_a_failed_attempt(qm, worker, transactional, error):
     create(qm, "q", transactional, b"1", b"2")
 
     @worker.consumer("q", retry=Retry(attempts=1))
@@ -173,7 +173,7 @@ def test_error_without_a_text_is_a_failed_attempt(qm, worker, transactional, err
 def test_handler_that_ends_as_cancelled_though_nobody_cancelled_it_has_failed(
     qm,
     worker,
-    transactional,  # noqa: F811
+    transactional,
     kind,
 ):
     """Its message would return without an attempt, and be handled again for ever."""

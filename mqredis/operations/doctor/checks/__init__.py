@@ -7,7 +7,7 @@ To add a check:
    after which scripts can read the store: of two copies the damaged one must not take the place of the other.
 2. Add it to ``CHECKS``, with ``across_keys=True`` if it compares rows of the snapshot, which were read at different
    moments.
-3. Plant the fault in ``tests/doctor/test_planted_faults.py``.
+3. Plant the fault in ``tests/doctor/faults.py``.
 """
 
 from __future__ import annotations
