@@ -136,7 +136,7 @@ class Builder:
     def signed(self, parts: list[Any]) -> Part:
         """Unary plus and minus; ``-9223372036854775808`` is the one use of that number."""
         op, item = parts
-        if op.value == "-" and isinstance(item.node, Literal) and item.node.value == 1 << 63:
+        if op.value == "-" and _beyond_range(item):
             return Part(Literal(-(1 << 63)), op.at, 1)
         _number(item, "only numbers have a sign")
         return _part(Sign(op.value, item.node), op.at, item)
@@ -176,9 +176,14 @@ def _part(node: Node, at: int, *parts: Part) -> Part:
 
 def _in_range(part: Part) -> None:
     """Refuse 2**63, which the lexer lets through since it may stand behind a minus."""
-    value = part.node.value if isinstance(part.node, Literal) else None
-    if isinstance(value, int) and value == 1 << 63:
+    if _beyond_range(part):
         refuse("the number is outside the range of 64-bit integers", part.at)
+
+
+def _beyond_range(part: Part) -> bool:
+    """Is it the integer 2**63? The double of that value is not."""
+    value = part.node.value if isinstance(part.node, Literal) else None
+    return isinstance(value, int) and value == 1 << 63
 
 
 def _without_not(tokens: list[Any]) -> tuple[bool, list[Any]]:

@@ -41,10 +41,10 @@ def compile_pattern(pattern: str, escape: str | None) -> Segments:
         if char == escape and following in special:
             segments[-1].append(following)
             at += 1
-        elif char == "%":
+        elif char == "%" and char != escape:
             segments.append([])
         else:
-            segments[-1].append(None if char == "_" else char)
+            segments[-1].append(None if char == "_" and char != escape else char)
         at += 1
     if len(segments) == 1:
         return (tuple(segments[0]),)

@@ -56,6 +56,24 @@ def test_like_pattern_has_the_expected_outcome(judge: Judge, pattern: str, text:
 
 
 @pytest.mark.parametrize(
+    "condition,text,outcome",
+    [
+        ("'a%b' ESCAPE '%'", "a%b", True),
+        ("'a%b' ESCAPE '%'", "ab", False),
+        ("'a%%b' ESCAPE '%'", "a%b", True),
+        ("'a%_b' ESCAPE '%'", "a_b", True),
+        ("'_' ESCAPE '_'", "_", True),
+        ("'_' ESCAPE '_'", "x", False),
+        ("'_%%' ESCAPE '_'", "%abc", True),
+    ],
+)
+def test_a_wildcard_that_is_the_escape_character_is_never_a_wildcard(
+    judge: Judge, condition: str, text: str, outcome: bool
+):
+    assert judge([(parse(f"s LIKE {condition}"), Subject({"s": text}))]) == [outcome]
+
+
+@pytest.mark.parametrize(
     "pattern,text",
     [
         ("%a" * 2000 + "%b", "a" * 4000),

@@ -73,6 +73,8 @@ def test_integer_comparison_is_exact(judge: Judge):
         ("1.0 / -y < 0", True),
         ("-7 / 2 = -3", True),
         ("b = -9223372036854775808", True),
+        ("-9223372036854775808.0 - 1 < 0", True),  # a double, not the integer that just fits
+        ("-9223372036854775808.0 - 2e18 < -1e19", True),
         ("a = 9223372036854775807.0", True),  # an integer compared with a double becomes a double, as in Java
         ("p + 1 = 9007199254740993", True),
         ("p * 2 - p = p", True),
