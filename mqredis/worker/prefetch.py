@@ -117,15 +117,16 @@ class Prefetch:
         with self._lock:
             waiting = [*self._waiting]
         until = time.monotonic() + self._lease
-        lost = self._settle(queue, RENEW, [*waiting, *(lock for lock in done() if lock.queue is queue)])
+        lost = self._settle(queue, RENEW, [*waiting, *done()])
         with self._lock:
             for lock in waiting:
                 mark_renewed(lock, until)
             self._waiting = deque(lock for lock in self._waiting if lock.key not in lost)
 
     def _settle(self, queue: Queue, action: str, locks: Sequence[LockedMessage]) -> set[str]:
-        """Settle the messages with one call, and return the keys of the locks that were lost. Raises MqError."""
-        settlements = [(action, lock.fence, lock.key) for lock in locks]
+        """Settle those of the messages that are of this queue with one call, and return the keys of the locks that were
+        lost. Raises MqError."""
+        settlements = settle.ends(action, locks, queue)
         ended = accept_lower_durability(
             lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease))
         )
