@@ -37,6 +37,15 @@ _SCHEDULED = {"cancel": True, "reschedule": True, "run_now": True, "move": False
 
 def register(subparsers: Subparsers) -> None:
     """Add the commands."""
+    _register_messages(subparsers)
+    _register_holders(subparsers)
+    _register_workers(subparsers)
+    log = command(subparsers, "actions", "show what operators have done, the latest first", _actions)
+    limit_option(log, MOST_ACTIONS)
+
+
+def _register_messages(subparsers: Subparsers) -> None:
+    """Add the commands for messages that wait."""
     delete = _command(subparsers, "delete", "delete messages that wait", _delete)
     cancel = _command(subparsers, "cancel", "delete delayed messages", _cancel)
     for parser in (delete, cancel):
@@ -67,6 +76,10 @@ def register(subparsers: Subparsers) -> None:
         which.add_argument(
             "--ready", dest="scheduled", action="store_const", const=False, help="only available messages"
         )
+
+
+def _register_holders(subparsers: Subparsers) -> None:
+    """Add the commands for locks and transactions."""
     release = command(subparsers, "release", "end the locks of readers on messages", _release)
     release.description = (
         "End the locks of readers on messages: they are given back. With --reject they are rejected instead: a "
@@ -86,6 +99,10 @@ def register(subparsers: Subparsers) -> None:
     abort = command(subparsers, "abort", "abort an open transaction of any client", _abort)
     abort.add_argument("transaction", help="its id")
     operator_options(abort)
+
+
+def _register_workers(subparsers: Subparsers) -> None:
+    """Add the commands for workers."""
     for name, about, run in (
         ("pause", "stop workers from reading a queue, or one consumer from reading", _pause),
         ("resume", "end a pause", _resume),
@@ -104,8 +121,6 @@ def register(subparsers: Subparsers) -> None:
         "--cancel", type=lookup_id, metavar="ID", help="cancel the handler of this message, and go on"
     )
     operator_options(stop)
-    log = command(subparsers, "actions", "show what operators have done, the latest first", _actions)
-    limit_option(log, MOST_ACTIONS)
 
 
 def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: str) -> Any:

@@ -36,7 +36,7 @@ def view(body: bytes, kind: str = "") -> BodyView:
     views = {
         "json": None if truncated else _json(body),
         "text": _text(part, truncated),
-        "hex": hex_dump(part),
+        "hex": _hex_dump(part),
     }
     shown = {name: text for name, text in views.items() if text is not None}
     kind = kind if kind in shown else next(iter(shown))
@@ -50,7 +50,7 @@ def preview(body: bytes) -> str:
     return text + "…" if truncated else text
 
 
-def hex_dump(data: bytes) -> str:
+def _hex_dump(data: bytes) -> str:
     """Lines with offset, 16 bytes in hex, and the same bytes as ASCII."""
     lines = []
     for at in range(0, len(data), 16):

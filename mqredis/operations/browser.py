@@ -105,12 +105,12 @@ def start(
     if not isinstance(co_op, bool):
         raise InvalidArgument(f"co_op must be True or False, not {co_op!r:.40}", mqrc=2046)
     yield from still_there(handle)
-    interval = interval_of(handle.context.settings.mark_interval_seconds) if co_op else None
+    interval = _interval_of(handle.context.settings.mark_interval_seconds) if co_op else None
     name = f"{session()}-{next(handle.context.browser_numbers)}"
     return Browsing(handle, name, match, matching.selection(selector), found.grouping, interval)
 
 
-def interval_of(seconds: float) -> str:
+def _interval_of(seconds: float) -> str:
     """The interval of co-operative marks as a filter has it; a negative one is for ever."""
     return "-" if seconds < 0 else str(round(seconds * 1000))
 

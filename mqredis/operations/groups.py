@@ -109,10 +109,10 @@ def receive_group(
     wanted = matching.filter_of(handle, match, selector)
     wanted.options = WHOLE_GROUP
     found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)
-    return assembled(handle.context.messages(handle.path, found.messages, taken=unit is None))
+    return _assembled(handle.context.messages(handle.path, found.messages, taken=unit is None))
 
 
-def assembled(messages: Sequence[Message]) -> list[Message]:
+def _assembled(messages: Sequence[Message]) -> list[Message]:
     """Logical messages from the physical ones of a group."""
     parts: dict[int, list[Message]] = {}
     for message in messages:
@@ -123,7 +123,7 @@ def assembled(messages: Sequence[Message]) -> list[Message]:
 # ---- sending ---------------------------------------------------------------------------------------------
 
 
-def check_size(size: object) -> int | None:
+def _check_size(size: object) -> int | None:
     """The largest segment, in bytes."""
     return None if size is None else checks.count(size, "segment_bytes", 1 << 53)
 
@@ -173,7 +173,7 @@ def send_group(
     unit: UnitOfWork | None,
 ) -> Steps[list[Sent]]:
     """Send a whole group: numbered from 1, the last one flagged."""
-    physical = members(checks.several(items, "items"), group_id, check_size(segment_bytes))
+    physical = members(checks.several(items, "items"), group_id, _check_size(segment_bytes))
     if unit is None and len({message.recoverable for message in physical}) > 1:
         raise _mixed_persistence()
     return (yield from send.send_many(handle, physical, unit))

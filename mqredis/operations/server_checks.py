@@ -34,13 +34,13 @@ def admit(manager: ManagerKeys, settings: Settings, database: int) -> Steps[None
     if refused:
         raise BrokerRefused(
             f"this user may not run {', '.join(refused)} on {manager.tag}*: nothing was written. "
-            f"`{acl_command(manager.manager, database)}` prints the rules that a user needs"
+            f"`{_acl_command(manager.manager, database)}` prints the rules that a user needs"
         )
     if not settings.allow_eviction:
         yield from _evicts_nothing()
 
 
-def acl_command(manager: str, database: int) -> str:
+def _acl_command(manager: str, database: int) -> str:
     """The command that prints the rules for users of this manager."""
     where = f" --database {database}" if database else ""
     return f"mqredis acl --manager {shlex.quote(manager)}{where}"

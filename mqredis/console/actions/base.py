@@ -127,20 +127,16 @@ def whole(values: Values, name: str) -> int | None:
 
 def share(values: Values, name: str) -> float | None:
     """A share between 0 and 1; None for an empty field. Raises InvalidArgument."""
-    text = values.get(name, "").strip()
-    if not text:
-        return None
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
-        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a number from 0 to 1")
-    return found
+    return _number(values, name, "number from 0 to 1", lambda found: 0 <= found <= 1)
 
 
 def seconds(values: Values, name: str) -> float | None:
     """A number of seconds; None for an empty field. Raises InvalidArgument."""
+    return _number(values, name, "number of seconds", math.isfinite)
+
+
+def _number(values: Values, name: str, what: str, fits: Callable[[float], bool]) -> float | None:
+    """A number that ``fits``, which is false for nan; None for an empty field. ``what``: the number, for the error."""
     text = values.get(name, "").strip()
     if not text:
         return None
@@ -148,8 +144,8 @@ def seconds(values: Values, name: str) -> float | None:
         found = float(text)
     except ValueError:
         found = math.nan
-    if not math.isfinite(found):
-        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a number of seconds")
+    if not fits(found):
+        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a {what}")
     return found
 
 

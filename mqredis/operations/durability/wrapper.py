@@ -22,7 +22,7 @@ from mqredis.steps import Call, Durable, Operation, Steps, Wait, procedure
 R = TypeVar("R")
 
 
-def level_of(value: Any) -> Durability:
+def _level_of(value: Any) -> Durability:
     """Check a level that a caller gave. Raises InvalidArgument."""
     try:
         return Durability(value)
@@ -37,7 +37,7 @@ def durably(operation: Operation[R], level: Durability | str, unit: UnitOfWork |
     The operation raises DurabilityNotReached, which holds the result, when everything is done but has not reached the
     level in time; and UnsafeServer, before anything is done, if the server does not offer the level.
     """
-    chosen = level_of(level)
+    chosen = _level_of(level)
     if unit is not None:
         raise InvalidArgument("in a transaction nothing is final before its commit: give durability to that")
     return _waiting(operation, chosen)
