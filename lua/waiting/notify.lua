@@ -142,15 +142,16 @@ function notify.hand_copy(q, slot, id)
   waiter_text.hand_copy(slot, id, shown, rec, large_body)
 end
 
--- Returns a list with one id, for another reader: that of the message that the reader of this call was notified of, or if that is
--- gone the first one in the queue. The list is empty if there is none, or its group is busy.
+-- Returns a list with one id, for another reader: that of the message that the reader of this call was notified of, or if nobody
+-- may have that now the first one in the queue; where groups take turns, the one whose turn it is. The list is empty if there is
+-- none.
 function notify.left(q)
   local id = waiter_text.notified_of()
-  if not id or not redis.call("ZSCORE", q.available, id) then id = redis.call("ZRANGE", q.available, 0, 0)[1] end
-  if id and q.locks_groups then
-    group_lock.load()
-    local rec = redis.call("HGET", q.records, id)
-    if rec and group_lock.busy(q, rec) then return {} end
-  end
-  return { id }
+  if id and not redis.call("ZSCORE", q.available, id) then id = nil end
+  if not q.locks_groups then return { id or redis.call("ZRANGE", q.available, 0, 0)[1] } end
+  group_lock.load()
+  local rec = id and redis.call("HGET", q.records, id)
+  if rec and not group_lock.busy(q, rec) then return { id } end
+  local next_entry = group_lock.next_in_turn(q, 1)[1]
+  return { next_entry and next_entry.id }
 end

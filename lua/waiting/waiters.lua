@@ -99,7 +99,7 @@ function waiters.offer_again(q)
   local id = waiter_text.notified_of()
   if not id or not redis.call("ZSCORE", q.available, id) then return end
   notify.load()
-  store.announce(q, notify.left(q)) -- nothing if its group is busy
+  store.announce(q, notify.left(q)) -- another one if its group is busy
 end
 
 -- Ends of scripts -------------------------------------------------------------------------------------------------------
