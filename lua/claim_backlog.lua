@@ -1,7 +1,7 @@
 -- Tell how much a data pipeline could take of a queue, and where its claim stands. Changes nothing, but serves due timers.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
--- CALLERS look in mqredis/commands/claims.py
+-- CALLERS backlog in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

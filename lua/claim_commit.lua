@@ -2,7 +2,7 @@
 -- are removed a page at a time, behind what is left of the claim before.
 -- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
 --
--- CALLERS claim_commit in mqredis/commands/claims.py
+-- CALLERS commit in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

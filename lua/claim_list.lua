@@ -1,7 +1,7 @@
 -- The readers of data pipelines on a queue, with the claim of each.
 -- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
 --
--- CALLERS claims in mqredis/commands/claims.py
+-- CALLERS listing in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- RETURNS OK the lead of the broker's clock in ms (core/context), then for each: owner, "1" if its process is connected,
@@ -12,7 +12,7 @@
 --- require "core/queue"
 --- require "claims/claims"
 --- require "claims/claim_pages"
--- Change together with: `claims` in mqredis/commands/claims.py, which takes five elements for each.
+-- Change together with: `listing` in mqredis/commands/claims.py, which takes five elements for each.
 -- Tests: tests/client/test_claims.py.
 local reply = context.observe()
 if reply then return reply end

@@ -1,7 +1,7 @@
 -- Lookup ids of a part of a sealed claim that is held. A part that could be incomplete is refused.
 -- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
 --
--- CALLERS claimed in mqredis/commands/claims.py
+-- CALLERS read in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] generation  of the queue

@@ -3,7 +3,7 @@
 -- back: they are removed first.
 -- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
 --
--- CALLERS claim_release in mqredis/commands/claims.py
+-- CALLERS release in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

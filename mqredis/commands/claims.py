@@ -54,7 +54,7 @@ class Backlog:
     turns: bool  # for an owner: does the queue have one active message for each group (group_exclusive)?
 
 
-def look(queue: Address, owner: str = "", bound: str = "", after: str = "") -> Call[Backlog]:
+def backlog(queue: Address, owner: str = "", bound: str = "", after: str = "") -> Call[Backlog]:
     """The backlog of a queue, and the progress of a claim."""
 
     def parse(status: int, payload: Payload) -> Backlog:
@@ -147,7 +147,7 @@ def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
     )
 
 
-def claimed(
+def read(
     queue: Address, owner: str, lineage: str, sequence: int, offset: int, count: int
 ) -> Call[list[bytes]]:
     """Ids of a part of a sealed claim. Raises ClaimLost."""
@@ -169,7 +169,7 @@ class Received:
     done: bool  # all up to the sequence are received, whatever comes; what is left is their removal
 
 
-def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Call[Received]:
+def commit(queue: Address, owner: str, lineage: str, sequence: int) -> Call[Received]:
     """Receive all claimed messages up to a sequence, and remove a page of them. Sequence 0: only remove messages that
     are received already, whatever lineage of the owner claimed them."""
 
@@ -183,7 +183,7 @@ def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Cal
     return Call("claim_commit", queue.call, args, parse)
 
 
-def claim_release(queue: Address, owner: str, forget: bool) -> Call[tuple[int, bool]]:
+def release(queue: Address, owner: str, forget: bool) -> Call[tuple[int, bool]]:
     """Give a page of an owner's claim back. Returns how many messages, and whether to call again."""
 
     def parse(status: int, payload: Payload) -> tuple[int, bool]:
@@ -197,7 +197,7 @@ def claim_release(queue: Address, owner: str, forget: bool) -> Call[tuple[int, b
 _STATES: dict[int, ClaimState] = {FILLING: "filling", COMPLETE: "complete", RELEASED: "released"}
 
 
-def claims(queue: Address) -> Call[list[ClaimInfo]]:
+def listing(queue: Address) -> Call[list[ClaimInfo]]:
     """The readers of a queue, with the claim of each. Raises QueueNotFound."""
 
     def parse(status: int, payload: Payload) -> list[ClaimInfo]:

@@ -80,7 +80,7 @@ def behind(place: str) -> str:
 def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     """The messages of a reply from element ``at`` on (lua/core/message.lua).
 
-    None if the call was repeated and what it had found is gone since: its lease was over by then.
+    Empty if the call was repeated and what it had found is gone since: its lease was over by then.
     """
     if at == len(payload):
         return []

@@ -111,7 +111,7 @@ def sessions(context: Context, after: str | None, limit: object) -> Steps[Page[S
 @procedure
 def claims(context: Context, name: object) -> Steps[list[ClaimInfo]]:
     """The readers of data pipelines on a queue, with the claim of each. Raises QueueNotFound."""
-    return (yield from perform(claim_commands.claims(Address(context.keys, path_of(name)))))
+    return (yield from perform(claim_commands.listing(Address(context.keys, path_of(name)))))
 
 
 @procedure

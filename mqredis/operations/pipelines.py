@@ -39,7 +39,7 @@ def look(context: Context, path: str, owner: str = "", bound: str = "", after: s
     SequentialID.
     """
     address = Address(context.keys, path)
-    return (yield from QueueCall(address, claims.look(address, owner, bound, after)))
+    return (yield from QueueCall(address, claims.backlog(address, owner, bound, after)))
 
 
 @procedure
@@ -90,7 +90,7 @@ def commit(
     """
     total = 0
     while True:
-        page = yield from QueueCall(queue, claims.claim_commit(queue, owner, lineage, sequence))
+        page = yield from QueueCall(queue, claims.commit(queue, owner, lineage, sequence))
         total += page.count
         if not page.more:
             return total
@@ -107,7 +107,7 @@ def receive(
     False if nothing is left to remove. Leftovers of the previous claim are removed first. Raises ClaimLost.
     """
     while True:
-        page = yield from QueueCall(queue, claims.claim_commit(queue, owner, lineage, sequence))
+        page = yield from QueueCall(queue, claims.commit(queue, owner, lineage, sequence))
         if page.done:
             return page.more
         if after_page:
@@ -122,7 +122,7 @@ def release(context: Context, path: str, owner: str, forget: bool) -> Steps[int]
     """
     total, more, address = 0, True, Address(context.keys, path)
     while more:
-        count, more = yield from QueueCall(address, claims.claim_release(address, owner, forget))
+        count, more = yield from QueueCall(address, claims.release(address, owner, forget))
         total += count
     return total
 

@@ -47,7 +47,7 @@ class ClaimSlice(InputPartition):
         for done in range(0, self.count, options.fetchSize):
             count = min(options.fetchSize, self.count - done)
             who = (self.owner, self.lineage, self.sequence)
-            ids = manager.run(perform(commands.claimed(queue, *who, self.offset + done, count)))
+            ids = manager.run(perform(commands.read(queue, *who, self.offset + done, count)))
             if len(ids) != count:
                 raise SourceError(f"mqredis: the claim on queue {place.path!r} is incomplete")
             batch = reader.batch(ids, "locked", strict=options.failOnDataLoss)

@@ -89,9 +89,9 @@ def test_matches_serves_all_due_timers_first(backend: Backend) -> None:
     [
         lambda queue: pipelines.matches(queue, Order(10, match=RED)),
         lambda queue: QueueCall(queue, commands.wait(queue, "", Waiter())),
-        lambda queue: QueueCall(queue, commands.look(queue)),
+        lambda queue: QueueCall(queue, commands.backlog(queue)),
         lambda queue: QueueCall(queue, commands.claim(queue, "lake", "first", 1, Order(10), True)),
-        lambda queue: QueueCall(queue, commands.claim_commit(queue, "lake", "first", 0)),
+        lambda queue: QueueCall(queue, commands.commit(queue, "lake", "first", 0)),
     ],
     ids=["matches", "wait", "look", "claim", "commit"],
 )

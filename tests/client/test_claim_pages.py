@@ -42,7 +42,7 @@ def test_released_claim_counts_only_the_messages_of_the_pages_that_it_has(pipeli
     pipeline.fill(2 * PLAIN_PAGE)
     pipeline.claim(1, first=True)
     queue, key = pipeline.queue, pipeline.field[0]
-    pipeline.qm.run(QueueCall(queue, commands.claim_release(queue, pipeline.owner, False)))
+    pipeline.qm.run(QueueCall(queue, commands.release(queue, pipeline.owner, False)))
     [pages] = PageList.parse_all(pipeline.raw.hget(key, "pages").decode())
     assert (pages.first, pages.upto, pages.packed, pages.loose) == (1, 2, PLAIN_PAGE, 0)
     pipeline.release()

@@ -33,9 +33,9 @@ def test_claims_end_with_their_queue(pipeline: Pipeline, created_again: bool) ->
     with pytest.raises(QueueNotAvailable):
         pipeline.qm.run(QueueCall(former, commands.claim(former, *who, Order(10), True)))
     with pytest.raises(QueueNotAvailable):
-        pipeline.qm.run(QueueCall(former, commands.claim_commit(former, *who)))
+        pipeline.qm.run(QueueCall(former, commands.commit(former, *who)))
     with pytest.raises(QueueNotAvailable):
-        pipeline.qm.run(perform(commands.claimed(former, *who, 0, 10)))
+        pipeline.qm.run(perform(commands.read(former, *who, 0, 10)))
     if created_again:
         pipeline.holds(2, 0)
 

@@ -119,7 +119,7 @@ def test_commit_waits_until_the_previous_claim_is_nearly_removed(draining: Pipel
 
 def test_backlog_tells_when_its_first_message_came(pipeline: Pipeline) -> None:
     pipeline.fill(1)
-    seen = pipeline.qm.run(perform(commands.look(pipeline.queue)))
+    seen = pipeline.qm.run(perform(commands.backlog(pipeline.queue)))
     assert seen.oldest_ms is not None
     assert 0 <= seen.now_ms - seen.oldest_ms < 60_000
 
@@ -157,8 +157,8 @@ def test_new_checkpoint_without_a_claim_removes_the_rest_of_the_old_one(draining
     "call",
     [
         lambda queue: commands.claim(queue, "lake", "first", 2, Order(1), False),
-        lambda queue: commands.claim_commit(queue, "lake", "first", 1),
-        lambda queue: commands.claim_release(queue, "lake", False),
+        lambda queue: commands.commit(queue, "lake", "first", 1),
+        lambda queue: commands.release(queue, "lake", False),
     ],
     ids=["claim", "commit", "release"],
 )
@@ -204,7 +204,7 @@ def test_release_by_an_operator_returns_only_uncommitted_messages(draining: Pipe
 def test_claim_of_a_new_checkpoint_is_refused_until_the_release_is_complete(pipeline: Pipeline) -> None:
     pipeline.fill(600)
     assert pipeline.claim(1, first=True).count == 600
-    call = commands.claim_release(pipeline.queue, pipeline.owner, False)
+    call = commands.release(pipeline.queue, pipeline.owner, False)
     pipeline.qm.run(perform(call))  # the first page of the release only
     pipeline.lineage = "second"
     with pytest.raises(ClaimLost, match="once the release has come to its end"):
@@ -236,7 +236,7 @@ def test_claims_of_a_queue_show_what_each_reader_holds(pipeline: Pipeline) -> No
     assert shown() == ("complete", 2, 600, 500)
     pipeline.commit(1)
     assert shown() == ("complete", 2, 600, 0)
-    pipeline.qm.run(perform(commands.claim_release(pipeline.queue, pipeline.owner, False)))
+    pipeline.qm.run(perform(commands.release(pipeline.queue, pipeline.owner, False)))
     assert shown() == ("released", 1, 600 - PAGE, 0)
     pipeline.release()
     assert shown() == ("released", 1, 0, 0)

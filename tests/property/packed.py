@@ -141,5 +141,5 @@ class SingleQueue:
         return self.call(claims.claim(self.address, "lake", "x", 1, Order(count), first=True))
 
     def read(self, offset: int, count: int) -> list[bytes]:
-        command = claims.claimed(self.address, "lake", "x", 1, offset, count)
+        command = claims.read(self.address, "lake", "x", 1, offset, count)
         return command.parse(0, self.call(command)[3:])

@@ -153,14 +153,14 @@ class PackedComparison:
 
     def claimed(self) -> Call[Any]:
         rng = self.rng
-        return claims.claimed(self.address, *self.who(1), rng.randrange(12), rng.choice((1, 5, 12, 99)))
+        return claims.read(self.address, *self.who(1), rng.randrange(12), rng.choice((1, 5, 12, 99)))
 
     def commit(self) -> Call[Any]:
         rng = self.rng
-        return claims.claim_commit(self.address, *self.who(rng.choice((0, 1, 1))))
+        return claims.commit(self.address, *self.who(rng.choice((0, 1, 1))))
 
     def release(self) -> Call[Any]:
-        return claims.claim_release(self.address, self.rng.choice(OWNERS), self.rng.random() < 0.2)
+        return claims.release(self.address, self.rng.choice(OWNERS), self.rng.random() < 0.2)
 
     def receive(self) -> Call[Any]:
         mode: Mode = self.rng.choice(("lock", "take"))
@@ -201,10 +201,10 @@ class PackedComparison:
 
     def look(self) -> Call[Any]:
         after, bound = (self.rng.choice(("", self.any()[2:])) for _ in "ab")
-        return claims.look(self.address, self.rng.choice(("", *OWNERS)), bound, after)
+        return claims.backlog(self.address, self.rng.choice(("", *OWNERS)), bound, after)
 
     def claims(self) -> Call[Any]:
-        return claims.claims(self.address)
+        return claims.listing(self.address)
 
     def info(self) -> Call[Any]:
         return queues.info(KEYS, ["q", "q;s"])
@@ -257,9 +257,9 @@ class PackedComparison:
         for owner in OWNERS:
             known = self.known(owner)
             if known and way == "commit":
-                self.last(claims.claim_commit(self.address, owner, known.lineage, known.sequence))
+                self.last(claims.commit(self.address, owner, known.lineage, known.sequence))
             if known:  # also claims that could not be committed
-                self.last(claims.claim_release(self.address, owner, True))
+                self.last(claims.release(self.address, owner, True))
         names = [*self.live.client.hkeys(key("q")), *self.live.client.hkeys(key("s"))]
         assert not [name for name in names if name == b"pages" or re.match(rb"[bc]\d+:\d+$", name)]
 

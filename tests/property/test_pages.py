@@ -31,7 +31,7 @@ def test_claim_of_plain_messages_is_packed(backend: Backend) -> None:
     ]
     for offset in range(20):
         assert single.read(offset, 7) == ids[offset : offset + 7]
-    assert [single.call(claims.claim_commit(single.address, "lake", "x", 1))[3] for _ in range(4)] == [
+    assert [single.call(claims.commit(single.address, "lake", "x", 1))[3] for _ in range(4)] == [
         6,
         6,
         6,
@@ -80,11 +80,11 @@ def test_claim_with_a_lost_page_reports_a_gap_and_can_be_committed(backend: Back
         single.client.zrem(key("l"), field)
     else:
         single.client.hdel(key("q" if field == "pages" else "s"), field)
-    command = claims.claimed(single.address, "lake", "x", 1, 5, 7)
+    command = claims.read(single.address, "lake", "x", 1, 5, 7)
     reply = single.call(command)
     assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap") or field == "b1:1"
     for _ in range(10):
-        reply = single.call(claims.claim_commit(single.address, "lake", "x", 1))
+        reply = single.call(claims.commit(single.address, "lake", "x", 1))
     assert reply[0] == 0
     assert not single.client.hexists(key("q"), "pages")
     single.client.close()
@@ -106,7 +106,7 @@ def test_pages_of_different_sizes_are_read_from_any_offset(backend: Backend) -> 
         for count in range(1, 21 - offset):
             assert single.read(offset, count) == ids[offset : offset + count]
     single.client.hdel(key("s"), "c1:4")  # the last one
-    reply = single.call(claims.claimed(single.address, "lake", "x", 1, 0, 20))
+    reply = single.call(claims.read(single.address, "lake", "x", 1, 0, 20))
     assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap")
     single.client.close()
 
@@ -118,7 +118,7 @@ def test_claim_is_refused_until_the_release_is_complete(backend: Backend) -> Non
         continue
     kinds = set()
     for back in (4, 8, 12, 16):
-        assert single.call(claims.claim_release(single.address, "lake", False))[0] == Status.CONTINUE
+        assert single.call(claims.release(single.address, "lake", False))[0] == Status.CONTINUE
         assert single.client.zcard(key("a")) == back
         kinds.add(single.client.exists(key("l")))
         for lineage in ("x", "y"):  # the same checkpoint, and a new one

@@ -84,7 +84,7 @@ class CommitClaim(Step):
     owner: str = "o"
 
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        return claims.claim_commit(world.address(self.queue), self.owner, self.lineage, self.sequence)
+        return claims.commit(world.address(self.queue), self.owner, self.lineage, self.sequence)
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:
         known = world.claims.get(self.owner)
@@ -110,7 +110,7 @@ class ReleaseClaim(Step):
     owner: str = "o"
 
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        return claims.claim_release(world.address(self.queue), self.owner, self.forget)
+        return claims.release(world.address(self.queue), self.owner, self.forget)
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:
         known = world.claims.get(self.owner)

@@ -70,14 +70,14 @@ class Pipeline:
     def page(self, sequence: int) -> Received:
         """One call of a commit."""
         queue = self.queue
-        call = commands.claim_commit(queue, self.owner, self.lineage, sequence)
+        call = commands.commit(queue, self.owner, self.lineage, sequence)
         return self.qm.run(QueueCall(queue, call))
 
     def commit(self, sequence: int) -> int:
         return self.qm.run(pipelines.commit(self.queue, self.owner, self.lineage, sequence))
 
     def read(self, sequence: int, count: int = 10_000) -> list[bytes]:
-        call = commands.claimed(self.queue, self.owner, self.lineage, sequence, 0, count)
+        call = commands.read(self.queue, self.owner, self.lineage, sequence, 0, count)
         return self.qm.run(perform(call))
 
     def release(self, forget: bool = False) -> int:
