@@ -12,6 +12,7 @@ docs/cli.md.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -141,9 +142,20 @@ def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: st
 
 
 def _act(
-    arguments: Arguments, output: Output, verb: str, action: str, queue: str, *values: Any, **how: Any
+    arguments: Arguments,
+    output: Output,
+    verb: str,
+    action: str,
+    queue: str,
+    *values: Any,
+    where: Mapping[str, str] | None = None,
+    **how: Any,
 ) -> None:
-    """Run an action, or count what it would change, and show the result; ``shown`` are its fields in JSON."""
+    """Run an action, or count what it would change, and show the result.
+
+    ``values``, ``how``: arguments of the method ``action`` of Operator, behind the queue. ``where``: the fields that
+    name its queues in JSON; None: {"queue": queue}.
+    """
     choice = chosen(arguments)
     if bool(arguments.lookup_id) + bool(choice) + arguments.all != 1:
         raise InvalidArgument("say which messages: lookup ids, --all, or options that match")
@@ -151,7 +163,6 @@ def _act(
         choice["lookup_ids"] = arguments.lookup_id
     if arguments.limit is not None:
         choice["limit"] = arguments.limit
-    shown = how.pop("shown", {"queue": queue})
     with open_manager(arguments) as qm:
         operator = operator_of(arguments, qm)
         if arguments.count:
@@ -161,7 +172,7 @@ def _act(
             verb = "counted"
         else:
             with output.counter(action, None) as tick:
-                result = _shown(
+                result = _with_progress(
                     tick, getattr(operator, action), queue, *values, token=arguments.token, **how, **choice
                 )
     if arguments.lookup_id and result.locked:
@@ -173,10 +184,11 @@ def _act(
     text = f"{verb} {counted(result.changed, 'message')}"
     if how.get("trash") is not None and not arguments.count:
         text = f"moved {counted(result.changed, 'message')} to the trash for {how['trash']:g} s"
-    output.line(text, **shown, **{"moved" if action == "move" else "messages": result.changed})
+    where = where or {"queue": queue}
+    output.line(text, **where, **{"moved" if action == "move" else "messages": result.changed})
 
 
-def _shown(tick: Any, run: Any, *values: Any, **how: Any) -> BulkResult:
+def _with_progress(tick: Any, run: Any, *values: Any, **how: Any) -> BulkResult:
     """Run an action and move the progress display on."""
     before = 0
 
@@ -203,8 +215,8 @@ def _restore(arguments: Arguments, output: Output) -> None:
 
 
 def _move(arguments: Arguments, output: Output) -> None:
-    shown = {"source": arguments.source, "target": arguments.target}
-    _act(arguments, output, "moved", "move", arguments.source, arguments.target, shown=shown)
+    where = {"source": arguments.source, "target": arguments.target}
+    _act(arguments, output, "moved", "move", arguments.source, arguments.target, where=where)
 
 
 def _reschedule(arguments: Arguments, output: Output) -> None:

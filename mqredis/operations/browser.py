@@ -32,7 +32,6 @@ from mqredis.models import Grouping, Mark, Match, Message
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.handle import still_there
-from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
 from mqredis.operations.queue_call import QueueCall
@@ -265,7 +264,10 @@ def unmark(browsing: Browsing, message: Message, marks: Mark) -> Steps[None]:
     options = filters.UNMARK if Mark.HANDLE in marks else ""
     options += filters.UNMARK_COOPERATIVE if Mark.CO_OP in marks else ""
     found = Filter(
-        options=options, browser=browsing.name, interval=browsing.interval, lookup_id=hex_id(lookup_id)
+        options=options,
+        browser=browsing.name,
+        interval=browsing.interval,
+        lookup_id=checks.lookup_id(lookup_id),
     )
     text = found.text()
     call = read.peek(browsing.handle.address, match=text, marks=True)

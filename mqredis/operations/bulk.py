@@ -28,7 +28,6 @@ from mqredis.models.text import milliseconds
 from mqredis.operations import actions, checks, matching
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.handle import closing, open_handle, refuse_move
-from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
@@ -80,7 +79,7 @@ class Chosen:
             return []
         if any(other is not None for other in (self.match, self.selector, self.limit, self.cursor)):
             raise InvalidArgument("give either lookup_ids, or match, selector, limit and cursor")
-        ids = [hex_id(lookup_id) for lookup_id in checks.several(self.lookup_ids, "lookup_ids")]
+        ids = [checks.lookup_id(lookup_id) for lookup_id in checks.several(self.lookup_ids, "lookup_ids")]
         if not 1 <= len(ids) <= MOST_IDS:
             raise InvalidArgument(f"lookup_ids must hold from 1 to {MOST_IDS} ids, not {len(ids)}")
         return ids

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.models import Message
+from mqredis.models.lookup_ids import format_id
 from mqredis.models.text import escape
 
 # Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
@@ -71,6 +72,15 @@ def name(value: object, what: str) -> str:
 def lone(text: str) -> bool:
     """Does the text contain a lone surrogate, which cannot be encoded as UTF-8?"""
     return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def lookup_id(value: object) -> str:
+    """A lookup id. Returns it in 16 hex digits, as it is stored."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgument(f"lookup_id must be an int, not {type(value).__name__}")
+    if not 0 <= value < 1 << 64:
+        raise InvalidArgument(f"lookup_id {value} is outside 0..2^64-1")
+    return format_id(value)
 
 
 def flag(value: object, what: str) -> bool:

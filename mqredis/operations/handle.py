@@ -26,7 +26,6 @@ from mqredis.keys import path_of
 from mqredis.models import Access, Match, Share
 from mqredis.operations import checks, leftovers, refusals
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
-from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, filter_text, selection
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import abort_all
@@ -201,7 +200,7 @@ def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None
             f"a message moves between a queue and its subqueues; {source.path!r} and {target.path!r} are not related",
         )
     owner, grant = owner_of(source, unit)
-    call = contents.move(source.address, target.address, hex_id(lookup_id), owner, grant)
+    call = contents.move(source.address, target.address, checks.lookup_id(lookup_id), owner, grant)
     fence = yield from QueueCall(contents.between(source.address, target.address), call)
     if unit:
         unit.touched(fence, source)

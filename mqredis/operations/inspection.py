@@ -37,7 +37,6 @@ from mqredis.models.text import Identifier, names
 from mqredis.models.worker import RunningHandler, WorkerInfo
 from mqredis.operations import checks, matching, queue
 from mqredis.operations.context import Context, Handle
-from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
@@ -178,7 +177,7 @@ def browse_scheduled(
 def message(context: Context, name: object, lookup_id: object) -> Steps[StoredMessage]:
     """One message of a queue, in whatever state. Raises QueueNotFound, MessageNotFound."""
     path = path_of(name)
-    page = yield from perform(stored_messages.one(Address(context.keys, path), hex_id(lookup_id)))
+    page = yield from perform(stored_messages.one(Address(context.keys, path), checks.lookup_id(lookup_id)))
     if not page.items:
         raise MessageNotFound(f"queue {path!r} has no message with the lookup id {lookup_id:#018x}")
     return _stored(context, path, page)[0]
@@ -189,7 +188,7 @@ def trail(context: Context, name: object, message: object) -> Steps[trails.Trail
     """What has happened to a message. ``message``: its lookup id, or its identifier. Raises QueueNotFound."""
     path = path_of(name)
     if not isinstance(message, str | bytes):
-        return (yield from perform(trails.trail(context.keys, path, hex_id(message))))
+        return (yield from perform(trails.trail(context.keys, path, checks.lookup_id(message))))
     if not names(message):
         raise InvalidArgument("message is empty: give the lookup id or the message id of a message")
     lookup_id = lookup_id_of(message)

@@ -1,7 +1,6 @@
 """Reads of one particular message by its lookup id, or of its neighbour (MS-MQDMPR 3.1.7.1.13). They never wait.
 
-``Queue`` makes them. ``handle``, ``bulk``, ``browser``, ``inspection`` and ``workers`` check lookup ids with
-``hex_id``.
+``Queue`` makes them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from mqredis.commands.arguments import Mode
 from mqredis.commands.read import Found
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
-from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.interruption import ReadCall
@@ -19,15 +17,6 @@ from mqredis.operations.matching import filter_text
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.receive import Locks, noted
 from mqredis.steps import Steps, procedure
-
-
-def hex_id(lookup_id: object) -> str:
-    """Check a caller's lookup id. Returns it in 16 hex digits, as it is stored. Raises InvalidArgument."""
-    if isinstance(lookup_id, bool) or not isinstance(lookup_id, int):
-        raise InvalidArgument(f"lookup_id must be an int, not {type(lookup_id).__name__}")
-    if not 0 <= lookup_id < 1 << 64:
-        raise InvalidArgument(f"lookup_id {lookup_id} is outside 0..2^64-1")
-    return format_id(lookup_id)
 
 
 def _find(
@@ -47,7 +36,7 @@ def _find(
     """
     if not isinstance(seek, Seek):
         raise InvalidArgument(f"seek must be a mqredis.Seek, not {seek!r:.40}")
-    word, place, match = seek.value, hex_id(lookup_id), filter_text(handle, None, None, 0)
+    word, place, match = seek.value, checks.lookup_id(lookup_id), filter_text(handle, None, None, 0)
     onward = "before" if seek in (Seek.PREVIOUS, Seek.LAST) else "behind"
     while True:
         call = read.lookup(

@@ -17,9 +17,8 @@ from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument
 from mqredis.keys import path_of
 from mqredis.models.worker import Pause, WorkerInfo
-from mqredis.operations import actions
+from mqredis.operations import actions, checks
 from mqredis.operations.context import Context
-from mqredis.operations.lookup import hex_id
 from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, perform, procedure
@@ -90,7 +89,7 @@ def cancel(
     context: Context, operator: actions.Author, worker: object, lookup_id: int, token: str | None
 ) -> Steps[None]:
     """Ask a worker to cancel the handler of a message."""
-    told = hex_id(lookup_id)
+    told = checks.lookup_id(lookup_id)
     details = {"lookup_id": told}
     order = f"{commands.CANCEL} {told}"
     yield from _order(context, operator, worker, "cancel_handler", order, details, token)

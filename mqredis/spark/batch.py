@@ -27,7 +27,7 @@ from mqredis.spark.columns import Builder, numbers
 from mqredis.spark.connection import backlog, manager_of, source_errors
 from mqredis.spark.fetch import Place, Reader, part, walk
 from mqredis.spark.filters import HIGHEST, Pushed
-from mqredis.spark.lookup_ids import SEQUENTIAL_MASK, hex_id
+from mqredis.spark.lookup_ids import SEQUENTIAL_MASK, stored_id
 from mqredis.spark.options import Options
 from mqredis.spark.targets import read_targets
 
@@ -110,8 +110,8 @@ class BatchReader(DataSourceReader):
                 starts = range(0, len(ids), LISTED)
                 found += [Listed(place, ids[at : at + LISTED], state, seen.now_ms) for at in starts]
         if "available" in states and seen.available:
-            end = hex_id(high + 1) if high < HIGHEST else b"+"
-            bounds = self._bounds(manager, path, hex_id(low), end)
+            end = stored_id(high + 1) if high < HIGHEST else b"+"
+            bounds = self._bounds(manager, path, stored_id(low), end)
             for start, stop in pairwise([*bounds, end]):
                 without = frozenset(lid for lid in apart if start <= lid and (stop == b"+" or lid < stop))
                 found.append(Range(place, start, stop, after, last, seen.now_ms, without))

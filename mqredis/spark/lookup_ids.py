@@ -13,7 +13,7 @@ _SEQUENTIAL_DIGITS = 14
 SEQUENTIAL_MASK = (1 << 4 * _SEQUENTIAL_DIGITS) - 1
 
 
-def hex_id(lookup_id: int) -> bytes:
+def stored_id(lookup_id: int) -> bytes:
     """A lookup id as the store spells it."""
     return b"%016x" % lookup_id
 

@@ -15,7 +15,7 @@ from mqredis.operations import pipelines
 from mqredis.spark import unavailable
 from mqredis.spark.connection import backlog
 from mqredis.spark.fetch import part
-from mqredis.spark.lookup_ids import hex_id
+from mqredis.spark.lookup_ids import stored_id
 
 pytestmark = pytest.mark.spark
 
@@ -75,9 +75,9 @@ def test_packed_and_single_locks_are_both_found(qm, fill):
         False,
         True,
     ]
-    assert unavailable.locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
+    assert unavailable.locked(qm, "orders") == [stored_id(lock.lookup_id) for lock in locks]
     assert qm.queue_info("orders").locked == 5
-    assert unavailable.locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
+    assert unavailable.locked(qm, "orders") == [stored_id(lock.lookup_id) for lock in locks]
 
 
 def test_claimed_messages_have_the_state_locked(spark, qm, options, fill):
