@@ -6,12 +6,14 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import httpx
 import pytest
+import uvicorn
 
 from mqredis.cli import main
 from mqredis.cli.console import is_loopback
@@ -122,3 +124,18 @@ def test_invalid_root_path_is_a_usage_error(path: str, capsys: pytest.CaptureFix
 def test_console_without_a_token_refuses_the_host_of_a_proxy(redis_server: RedisServer) -> None:
     with served(redis_server) as (url, _):
         assert httpx.get(url, headers={"host": "shop.example"}).status_code == 400
+
+
+def test_connections_of_the_console_send_pages_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    accepted: list[int] = []
+
+    def run(_: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        (listener,) = sockets
+        with socket.create_connection(listener.getsockname()):
+            connection, _address = listener.accept()
+            accepted.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            connection.close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    serve.run({"shop": "memory://shop"}, "127.0.0.1", 0, None, print)
+    assert accepted == [1]
