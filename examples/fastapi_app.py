@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request
 from fastapi.concurrency import contextmanager_in_threadpool
 from pydantic import BaseModel, PositiveInt
 
@@ -53,10 +53,12 @@ def manager_of(request: Request) -> Any:
 
 
 Manager = Annotated[Any, Depends(manager_of)]
+Customer = Annotated[str, Path(max_length=60)]  # a correlation id has up to 255 bytes
+Seconds = Annotated[float, Query(ge=0, le=30)]
 
 
 @app.post("/orders/{customer}", status_code=202)
-async def place(customer: str, order: Order, manager: Manager) -> dict[str, str]:
+async def place(customer: Customer, order: Order, manager: Manager) -> dict[str, str]:
     """Accept an order."""
     async with manager.open("orders") as orders, manager.transaction() as tx:
         sent = await orders.send(order.model_dump_json(), correlation_id=customer, transaction=tx)
@@ -64,12 +66,12 @@ async def place(customer: str, order: Order, manager: Manager) -> dict[str, str]
 
 
 @app.post("/invoices/{customer}/next")
-async def next_invoice(customer: str, manager: Manager, wait: float = 0) -> dict[str, str]:
+async def next_invoice(customer: Customer, manager: Manager, wait: Seconds = 0) -> dict[str, str]:
     """Take the next invoice of a customer; ``wait``: seconds. A request that is cancelled takes none."""
     match = mqredis.Match(correlation_id=customer)
     async with manager.open("invoices") as invoices, manager.transaction(lease=60) as tx:
         try:
-            message = await invoices.receive(min(max(wait, 0), 30), match=match, transaction=tx)
+            message = await invoices.receive(wait, match=match, transaction=tx)
         except mqredis.IoTimeout:
             raise HTTPException(404, "no invoice is there yet") from None
     return {"invoice": message.text}

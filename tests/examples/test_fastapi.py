@@ -43,3 +43,11 @@ async def test_app_can_be_started_again(client):
     await client.post("/orders/bob", json={"item": "milk", "amount": 1})
     invoice = await client.post("/invoices/bob/next", params={"wait": 30}, timeout=60)
     assert invoice.json() == {"invoice": "1 milk"}
+
+
+async def test_values_that_the_broker_does_not_take_are_refused_as_invalid(client: httpx.AsyncClient) -> None:
+    for wait in ("nan", "-1", "31"):
+        assert (await client.post("/invoices/ann/next", params={"wait": wait})).status_code == 422
+    order = {"item": "tea", "amount": 2}
+    assert (await client.post("/orders/" + "x" * 61, json=order)).status_code == 422
+    assert (await client.post("/orders/" + "é" * 60, json=order)).status_code == 202
