@@ -18,7 +18,7 @@ from mqredis.cli.common import Arguments, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
 from mqredis.cli.terminal import Formatter
-from mqredis.cli.values import port
+from mqredis.cli.values import port, wait_seconds
 from mqredis.drivers.net import urls
 
 
@@ -32,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
         "--reload", action="store_true", help="start anew when the code changes (development)"
     )
     worker.add_argument(
-        "--shutdown", type=float, metavar="SECONDS", help="how long handlers may go on after SIGTERM"
+        "--shutdown", type=wait_seconds, metavar="SECONDS", help="how long handlers may go on after SIGTERM"
     )
     worker.add_argument(
         "--health-file",

@@ -73,7 +73,11 @@ class Exporter:
                 level = logging.DEBUG if usual else logging.ERROR
                 log.log(level, "a request for metrics was not answered", exc_info=True)
 
-        self._server = Server((host, port), Handler)
+        try:
+            self._server = Server((host, port), Handler)
+        except OSError as error:
+            error.add_note(f"metrics cannot be served at port {port} of {host}")
+            raise
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="mqredis-exporter", daemon=True
         )

@@ -68,7 +68,8 @@ class Worker:
     ) -> None:
         if heartbeat_seconds is not None:
             checks.seconds(heartbeat_seconds, "heartbeat_seconds", positive=True)
-        checks.seconds(shutdown_seconds, "shutdown_seconds")
+        if checks.seconds(shutdown_seconds, "shutdown_seconds") < 0:
+            raise InvalidArgument(f"shutdown_seconds must not be negative, not {shutdown_seconds!r:.40}")
         if metrics is not None:
             address(metrics)
         self.name = name

@@ -103,6 +103,11 @@ class Consumer:
         for what, text in (("dead_letter", self.dead_letter), ("name", self.name)):
             if not isinstance(text, str | None):
                 raise InvalidArgument(f"{what} must be a str, not {text!r:.40}")
+        if self.dead_letter in self.queues:
+            raise InvalidArgument(
+                f"dead_letter {self.dead_letter!r} is a queue of this consumer, which would try its messages again "
+                "without end: name another queue, or give retry=Retry(attempts=None)"
+            )
         checks.seconds(self.max_hold, "max_hold", positive=True)
         if self.lease is not None:
             checks.seconds(self.lease, "lease", positive=True, most=LONGEST_LEASE)
@@ -116,12 +121,14 @@ class Consumer:
         # What a decorator has made of a function has its name and its annotations.
         if not hasattr(handler, "__qualname__") or not callable(handler):
             raise InvalidArgument(f"a handler must be a function or a method, not {handler!r:.40}")
+        parameters = inspect.signature(handler).parameters.values()
         positional = [
             parameter
-            for parameter in inspect.signature(handler).parameters.values()
+            for parameter in parameters
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ]
-        required = [parameter for parameter in positional[2:] if parameter.default is parameter.empty]
+        more = [*positional[2:], *(each for each in parameters if each.kind is each.KEYWORD_ONLY)]
+        required = [parameter for parameter in more if parameter.default is parameter.empty]
         if not positional or required:
             raise InvalidArgument(f"{handler!r} must take (message) or (message, tx)")
         if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):

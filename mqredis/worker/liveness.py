@@ -7,14 +7,18 @@ docs/worker.md (Health) says what users may conclude.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mqredis.client import QueueManager
+from mqredis.errors import InvalidArgument
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.keeper import Keeper
+
+log = logging.getLogger("mqredis.worker")
 
 
 class Liveness:
@@ -27,6 +31,8 @@ class Liveness:
         self._consumers = consumers
         self._keeper = keeper
         self._file = Path(health_file) if health_file else None
+        if self._file is not None and not self._file.parent.is_dir():
+            raise InvalidArgument(f"health_file {health_file!r} cannot be written: its folder does not exist")
         # time.monotonic() of the last touch. Several threads set it, without a lock: one touch too many does no harm.
         self._touched = 0.0
         # That of the last poll that was noted. Only the main thread uses it.
@@ -37,7 +43,12 @@ class Liveness:
         now = time.monotonic()
         if self._file is not None and now - self._touched >= 1.0 and not self._stuck():
             self._touched = now
-            self._file.touch()
+            try:
+                self._file.touch()
+            except (
+                OSError
+            ) as error:  # a full disk is no reason to stop handling; health checks see that the file is old
+                log.warning("the health file cannot be touched: %s", error)
 
     def _stuck(self) -> bool:
         """Does some consumer read nothing any more, since all its handlers were given up and have not ended?"""

@@ -46,6 +46,11 @@ def test_file_that_cannot_be_opened_is_a_usage_error(run: Run, tmp_path: Path, w
         assert str(path) in run(*words.split(), str(path), code=Exit.USAGE).err
 
 
+@pytest.mark.parametrize("seconds", ["-1", "nan"])
+def test_invalid_time_for_the_end_of_a_worker_is_a_usage_error(run: Run, seconds: str) -> None:
+    assert "--shutdown" in run("worker", "app:worker", "--shutdown", seconds, code=Exit.USAGE).err
+
+
 @pytest.mark.parametrize("number", ["-1", "x"])
 def test_acl_refuses_a_database_that_cannot_be(run: Run, number: str) -> None:
     assert "--database" in run("acl", "--database", number, code=Exit.USAGE).err

@@ -139,6 +139,14 @@ def test_exporter_listens_on_an_ipv6_address(qm):
             assert b"mqredis_manager_messages" in answer.read()
 
 
+def test_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use") as refused:
+            Exporter(port=port)
+    assert refused.value.__notes__ == [f"metrics cannot be served at port {port} of 127.0.0.1"]
+
+
 def test_scraper_that_does_not_wait_for_its_answer_is_no_error(capfd, caplog):
     asked, gone = threading.Event(), threading.Event()
 

@@ -45,6 +45,7 @@ def test_the_function_stays_what_it_is(worker: Worker):
         {"retry": 3},
         {"create": True},
         {"dead_letter": 3},
+        {"dead_letter": "q"},
         {"name": 3},
     ],
     ids=str,
@@ -59,6 +60,8 @@ def test_missing_queue_handler_argument_or_consumer_is_refused(worker: Worker):
         worker.consumer("q")(lambda: None)
     with pytest.raises(mqredis.InvalidArgument, match="must take"):
         worker.consumer("q")(lambda _a, _b, _c: None)
+    with pytest.raises(mqredis.InvalidArgument, match="must take"):
+        worker.consumer("q")(lambda _a, *, _b: None)
     with pytest.raises(mqredis.InvalidArgument, match="queue"):
         worker.consumer()(handle)
     with pytest.raises(mqredis.InvalidArgument, match="no consumers"):
@@ -131,7 +134,13 @@ def test_cron_that_is_refused_registers_nothing(worker: Worker, when, options):
 
 
 @pytest.mark.parametrize(
-    "options", [{"shutdown_seconds": "5"}, {"shutdown_seconds": float("nan")}, {"metrics": "host"}]
+    "options",
+    [
+        {"shutdown_seconds": "5"},
+        {"shutdown_seconds": -1},
+        {"shutdown_seconds": float("nan")},
+        {"metrics": "host"},
+    ],
 )
 def test_invalid_options_of_a_worker_are_refused(options):
     with pytest.raises(mqredis.InvalidArgument):
