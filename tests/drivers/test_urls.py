@@ -174,6 +174,8 @@ def test_redact_replaces_passwords() -> None:
     assert redact("redis://u:pa/ss@host/0 failed") == "redis://***@host/0 failed"
     assert redact("redis://u:p@ss?@host/0 failed") == "redis://***@host/0 failed"
     assert redact("it was p%2Fw or p/w", "p/w") == "it was *** or ***"
+    secret = "back\\slash"
+    assert redact(f"it was {secret!r} or {secret}", secret) == "it was '***' or ***"
     assert redact("password='my secret' was given") == "password=*** was given"
     assert redact("password='a b'c&x=1") == "password=***&x=1"
 

@@ -43,6 +43,7 @@ def test_notification_wakes_a_waiter_immediately(url: str, connect: Callable[...
             assert future.result(30) == "taken"
             assert seen == ["k", Woken.NOTIFIED]
     assert driver.wake_mode == "keyspace"
+    assert not driver._waiters.table.registered_runs, "an operation that has ended does not wait"
 
 
 def test_cancelled_scope_ends_only_its_own_waits(url: str, connect: Callable[..., Driver]) -> None:
@@ -213,6 +214,7 @@ async def test_async_notification_and_cancelled_scope_end_waits(
     results = await asyncio.wait_for(asyncio.gather(*tasks[:5], *tasks[6:]), 10)
     assert set(results) == {"taken"}
     assert driver.wake_mode == "keyspace"
+    assert not driver._waiters.table.registered_runs, "an operation that has ended does not wait"
 
 
 def test_scope_cancelled_between_fetch_and_wait_ends_the_wait(
