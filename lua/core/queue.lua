@@ -124,7 +124,7 @@ function queue.parse(at, text)
     changed = false, altered = false, parent = false, has_own_quota = nil, -- the last is set with the parent
     -- queue.begin_call sets these. They are named here so that the table has room for them: to let it grow takes 2 percent of a
     -- transaction.
-    call = nil, text = nil, notes = nil, arrived = nil, arrived_busy = nil, sooner = nil,
+    call = nil, text = nil, notes = nil, arrived = nil, arrived_busy = nil, freed = nil, sooner = nil,
     sub_messages = nil, sub_bytes = nil,
   }
   return cache.keep_table(key, queue.begin_call(q))
@@ -136,11 +136,12 @@ end
 --   text              false: the table may differ from the stored header (see the head of this file)
 --   notes             see queue.notes
 --   arrived, arrived_busy  ids of messages that waiting readers are notified of (notify.serve says who sets them)
+--   freed             ids of groups that are not busy any more, for the same purpose
 --   sooner            when the first timer is due that queue.set_arrival was told of
 --   sub_messages, sub_bytes  see queue.read_subqueue_totals
 function queue.begin_call(q)
   q.call, q.text, q.notes, q.sub_messages, q.sub_bytes = context.call, false, false, false, false
-  q.arrived, q.arrived_busy, q.sooner = false, false, false
+  q.arrived, q.arrived_busy, q.freed, q.sooner = false, false, false, false
   return q
 end
 

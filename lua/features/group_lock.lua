@@ -20,8 +20,10 @@
 --
 --   event                       member "b"   member "h"            readers are notified
 --   a message arrives           removed      set, if not busy      by position.arrive
+--   a locked message returns    removed      set, if not busy      by position.arrive, and of the others (q.freed)
 --   a message is locked         added        removed
---   a locked message is deleted removed      set, if there is one  of the group's next message (group_lock.leave)
+--   a locked message is deleted removed      set, if there is one  of the group's next message (group_lock.leave),
+--                                                                  and of the others (q.freed)
 --   an available one is deleted              set anew
 --
 -- Change together with: who counts or shows ready groups: group_lock.count_ready for claims; arrivals.suffice, search.take_group
@@ -74,6 +76,19 @@ function group_lock.set_ready(q, group_id, is_busy)
   return first
 end
 
+-- Notes that a group is not busy any more. Readers of particular messages may want another message of it than the first one.
+function group_lock.note_freed(q, group_id)
+  if not q.waiting then return end
+  q.freed = q.freed or { nil }
+  q.freed[#q.freed + 1] = group_id
+end
+
+-- Returns up to `count` lookup ids of available messages of a group, for callers that have not loaded matching/index.
+function group_lock.available(q, group_id, count)
+  index.load()
+  return index.range(q, index.letters.group_id, group_id, "", count)
+end
+
 -- Hooks: features/features says when they are called, and what `batch` and `places` are --------------------------------
 
 -- Keeps messages of busy groups from readers although they are available.
@@ -83,11 +98,12 @@ function group_lock.arrive(q, batch, places)
     if not batch.fates[place] then
       local group_id = group_lock.group(batch.records[place])
       -- Segments of one message are locked together: the group is free when the last of them is back.
-      redis.call("ZREM", q.index, group_lock.busy_member(group_id, batch.ids[place]))
+      local was_busy = redis.call("ZREM", q.index, group_lock.busy_member(group_id, batch.ids[place])) == 1
       if group_id ~= "" and group_lock.holder(q, group_id) then
         batch.fates[place] = "busy"
       else
         group_lock.set_ready(q, group_id, false)
+        if was_busy then group_lock.note_freed(q, group_id) end
       end
     end
   end
@@ -104,7 +120,10 @@ function group_lock.leave(q, batch, places)
     else
       local was_busy = redis.call("ZREM", q.index, group_lock.busy_member(group_id, id)) == 1
       local first = group_lock.set_ready(q, group_id, group_lock.holder(q, group_id) ~= nil)
-      if was_busy and first then store.announce(q, { first }) end -- as of a message that arrives
+      if was_busy and first then
+        store.announce(q, { first }) -- as of a message that arrives
+        group_lock.note_freed(q, group_id)
+      end
     end
   end
 end

@@ -58,7 +58,7 @@ end
 
 -- Messages --------------------------------------------------------------------------------------------------------------
 
--- Offers what became available in this call. Three fields of q say what there is to do; queue.begin_call resets them for the next
+-- Offers what became available in this call. Four fields of q say what there is to do; queue.begin_call resets them for the next
 -- call:
 --
 --   q.arrived  ids that all readers are offered: of messages that were made available (store.announce), of the next message of a
@@ -66,14 +66,17 @@ end
 --              not take it (waiters.offer_again, stop_waiting)
 --   q.arrived_busy  ids of messages of busy groups, which no reader may take yet: only peeks are offered them
 --              (features.arrive_by_fate)
+--   q.freed    ids of groups that are not busy any more (group_lock.note_freed): readers of particular messages are offered more of
+--              their messages than the one in q.arrived
 --   q.sooner   when a timer is due that was set (queue.set_arrival). A reader is told if it is the first one of the queue. q.due
 --              does not say that: it may be the time of a timer that is gone, or the end of a bucket of the statistics
 function notify.serve(q)
   -- A queue may be the call's own, the parent of another one, and among context.sides: it is served once.
-  local ids, busy_ids, sooner = q.arrived or {}, q.arrived_busy, q.sooner
-  q.arrived, q.arrived_busy, q.sooner = false, false, false
+  local ids, busy_ids, freed, sooner = q.arrived or {}, q.arrived_busy, q.freed, q.sooner
+  q.arrived, q.arrived_busy, q.freed, q.sooner = false, false, false, false
   if #ids > 0 then notify.offer(q, ids) end
   if busy_ids then notify.offer(q, busy_ids, waiter_text.peeks) end
+  if freed then notify.offer_groups(q, freed, ids) end
   if sooner and sooner <= context.now + timers.next(q) then notify.look(q) end
 end
 
@@ -97,6 +100,22 @@ function notify.offer(q, ids, only, behind)
     ids, first_page = match_waiters.offer(q, ids, only, behind), nil
   end
   notify.offer_any(q, ids, first_page, only)
+end
+
+-- Offers the messages of these groups to readers of particular messages, but for those that were offered already.
+function notify.offer_groups(q, group_ids, offered)
+  local first = redis.call("ZRANGE", q.waiters, 0, 0)[1]
+  if not first or not waiter_text.filter(first) then return end
+  match_waiters.load()
+  group_lock.load()
+  local is_offered, others = {}, { nil }
+  for n = 1, #offered do is_offered[offered[n]] = true end
+  for n = 1, #group_ids do
+    for _, id in ipairs(group_lock.available(q, group_ids[n], match_waiters.most_members)) do
+      if not is_offered[id] then others[#others + 1] = id end
+    end
+  end
+  if others[1] then match_waiters.offer(q, others) end
 end
 
 -- Offers messages to the readers that take any. `first_page`: the first page of them, nil if it has to be read. `only` as of

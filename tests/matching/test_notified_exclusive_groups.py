@@ -5,7 +5,9 @@ The clients here do not recheck the queue within the time of a test.
 
 from __future__ import annotations
 
-from mqredis import Match, Outgoing
+import pytest
+
+from mqredis import Grouping, Match, Outgoing
 from mqredis.commands import claims
 from mqredis.commands.filters import Filter
 from mqredis.commands.waiting import Waiter
@@ -58,6 +60,29 @@ def test_taking_reader_is_not_notified_of_a_busy_group(notifications):
     lock.commit()
     assert [r.notified for r in (plain, chosen)] == [False, True]
     assert chosen.poll() == ["2"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "reject"])
+def test_free_group_wakes_readers_of_its_later_messages(broker, end):
+    readers = WaitingReaders(broker, group_exclusive=True)
+    for body in ("1", "2", "3", "4"):
+        readers.send(body, "g", correlation_id=f"c{body}", properties={"n": int(body)})
+    lock = readers.queue.lock(0, lease=1000)  # so long that its end wakes nobody
+    named = readers.waits(match=Match(correlation_id="c3"))
+    chosen = readers.waits(selector="n = 4")
+    assert readers.waiters == 2
+    getattr(lock, end)()
+    assert [named.result().body, chosen.result().body] == [b"3", b"4"]
+
+
+def test_free_group_wakes_a_reader_of_its_messages_that_came_before_the_one_that_returns(broker):
+    readers = WaitingReaders(broker, group_exclusive=True)
+    readers.send("1", "g", 1)
+    readers.send("2", "g", 2, last=True)
+    lock = readers.queue.lock(0, match=Match(sequence=2), lease=1000)
+    reader = readers.waits(grouping=Grouping.LOGICAL_ORDER)
+    lock.abort()
+    assert reader.result().body == b"1"
 
 
 def test_waiting_cursor_does_not_go_back_when_an_earlier_message_of_the_group_leaves(broker):
