@@ -103,11 +103,12 @@ function selector_field.sent(key)
   end
 end
 
--- A lookup id as an integer: that of the message, or that in a field.
+-- A lookup id as an integer: that of the message, or that in a field. A message that is sent to a topic has none yet
+-- (subscription.open).
 function selector_field.lookup_id(key)
   return function(rec, head_end, id)
     if key ~= "\3" then id = selector_field.text(rec, head_end, key) end
-    if id then return selector_value.integer(selector_number.hex(id)) end
+    if id and id ~= "" then return selector_value.integer(selector_number.hex(id)) end
   end
 end
 

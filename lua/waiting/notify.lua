@@ -102,7 +102,8 @@ function notify.offer(q, ids, only, behind)
   notify.offer_any(q, ids, first_page, only)
 end
 
--- Offers the messages of these groups to readers of particular messages, but for those that were offered already.
+-- Offers the messages of these groups to readers of particular messages, but for those that were offered already, and for groups
+-- that this script has made busy again.
 function notify.offer_groups(q, group_ids, offered)
   local first = redis.call("ZRANGE", q.waiters, 0, 0)[1]
   if not first or not waiter_text.filter(first) then return end
@@ -111,8 +112,10 @@ function notify.offer_groups(q, group_ids, offered)
   local is_offered, others = {}, { nil }
   for n = 1, #offered do is_offered[offered[n]] = true end
   for n = 1, #group_ids do
-    for _, id in ipairs(group_lock.available(q, group_ids[n], match_waiters.most_members)) do
-      if not is_offered[id] then others[#others + 1] = id end
+    local is_busy = group_lock.holder(q, group_ids[n])
+    local ids = is_busy and {} or group_lock.available(q, group_ids[n], match_waiters.most_members)
+    for k = 1, #ids do
+      if not is_offered[ids[k]] then others[#others + 1] = ids[k] end
     end
   end
   if others[1] then match_waiters.offer(q, others) end

@@ -78,6 +78,16 @@ def test_subscriptions_with_selectors_get_matching_messages(qm):
     assert [m.body for m in drain(qm, "eu")] == [b"4"]
 
 
+def test_lookup_id_is_null_in_the_selector_of_a_subscription(qm):
+    """The copies get theirs when they are stored."""
+    news = make(qm, "news", topic=True)
+    make(qm, "none"), make(qm, "all")
+    qm.subscribe("news", "none", "$lookup_id > 0 OR NOT $lookup_id > 0")
+    qm.subscribe("news", "all", "$lookup_id IS NULL")
+    news.send(b"1")
+    assert [drain(qm, "none"), [m.body for m in drain(qm, "all")]] == [[], [b"1"]]
+
+
 def test_subscription_selects_by_a_part_of_a_long_text(qm):
     news, found = make(qm, "news", topic=True), make(qm, "found")
     qm.subscribe("news", "found", "text LIKE '%n_edle%'")
