@@ -22,16 +22,14 @@ local group = { page = 500, most = 1000 }
 
 -- Returns the lookup id of the message at a place in a group; nil if it is not there.
 function group.at(q, group_id, sequence, offset)
-  local place = index.place(group_id, sequence, offset)
-  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+  local found = index.beginning_with(q, index.place(group_id, sequence, offset), 1)[1]
   return found and index.lookup_id(found)
 end
 
 -- Returns the lookup ids of all messages with this sequence, and this offset if it is given, in delivery order; no more than
 -- `most`.
 function group.members(q, group_id, sequence, offset)
-  local place = index.place(group_id, sequence, offset)
-  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, group.most)
+  local found = index.beginning_with(q, index.place(group_id, sequence, offset), group.most)
   for n = 1, #found do found[n] = index.lookup_id(found[n]) end
   table.sort(found) -- lookup ids ascend in delivery order (enqueue.ids); the index has offsets before them
   return found
@@ -89,8 +87,7 @@ function group.has_end(q, group_id)
   local before = newest[2] and index.parse_member(newest[2], group_id)
   if before and before.sequence == last.sequence and before.offset == last.offset then
     -- Several messages have this place: the first one in delivery order counts.
-    place = index.place(group_id, last.sequence, last.offset)
-    local first = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+    local first = index.beginning_with(q, index.place(group_id, last.sequence, last.offset), 1)[1]
     last = index.parse_member(first, group_id)
   end
   return index.is_last_in_group(last.flags)

@@ -125,6 +125,11 @@ function index.range(q, letter, id, after, count)
   return found
 end
 
+-- Returns up to `count` members of q.index that begin with this text, in their order. No member goes on with the byte 255.
+function index.beginning_with(q, stem, count)
+  return redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, count)
+end
+
 -- Returns the lookup id of a member; nil for a member of another kind.
 function index.lookup_id(member)
   local letter = string.sub(member, 1, 1)

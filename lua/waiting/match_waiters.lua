@@ -127,8 +127,7 @@ function match_waiters.candidates(q, id, rec, readers)
   local keys, found = match_waiters.keys_of(id, index.fields(rec)), {}
   for n = 1, #keys do
     local stem = match_waiters.index_stem(keys[n])
-    local members = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0,
-      match_waiters.most_indexed)
+    local members = index.beginning_with(q, stem, match_waiters.most_indexed)
     for k = 1, #members do found[#found + 1] = string.sub(members[k], #stem + 1) end
   end
   for n = 1, #readers.unindexed do found[#found + 1] = readers.unindexed[n] end
