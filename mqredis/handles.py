@@ -1,8 +1,9 @@
 """Open handles by the names of their queues, of which only some are kept.
 
 A worker has one ``Handles`` for the queues to which its handlers send; kombu has one for queues to which it sends, and
-one for those with bindings. A handle that is closed here may be in use in another thread, which opens it again then
-(``Handles.use``). A handle that holds locks must not be opened here, since its close ends them.
+one for those with bindings; a client of Django's backend has one for all its queues. A handle that is closed here may
+be in use in another thread, which opens it again then (``Handles.use``). A handle that holds locks must not be opened
+here, since its close ends them.
 """
 
 from __future__ import annotations

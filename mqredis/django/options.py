@@ -16,7 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import BaseModel, ConfigDict, Field
 
 from mqredis.client import Queue, QueueManager, connect
-from mqredis.errors import QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.errors import QueueExists, QueueNotFound
+from mqredis.handles import Handles
 from mqredis.models.validation import translated
 from mqredis.settings import LONGEST_LEASE, Settings
 
@@ -63,35 +64,17 @@ class Client:
 
     def __init__(self, manager: QueueManager) -> None:
         self.manager = manager
-        self._queues: dict[str, Queue] = {}
-        self._lock = threading.Lock()
-
-    def queue(self, name: str) -> Queue:
-        """An open queue. It is created if it does not exist."""
-        with self._lock:
-            found = self._queues.get(name)
-            if found is None:
-                found = self._queues[name] = self._open(name)
-            return found
+        self._handles = Handles(manager)
 
     def use(self, name: str, action: Callable[[Queue], R]) -> R:
-        """Do something with an open queue. If that was deleted, it is created again and the action repeated."""
-        queue = self.queue(name)
+        """Do something with an open queue. It is created if it does not exist, or was deleted during the action, which
+        is begun again then."""
         try:
-            return action(queue)
-        except QueueNotAvailable:
-            with self._lock:
-                if self._queues.get(name) is queue:
-                    del self._queues[name]
-            return action(self.queue(name))
-
-    def _open(self, name: str) -> Queue:
-        try:
-            return self.manager.open(name)
+            return self._handles.use(name, action)
         except QueueNotFound:
             with contextlib.suppress(QueueExists):
                 self.manager.create_queue(name)
-            return self.manager.open(name)
+            return self._handles.use(name, action)
 
 
 _clients: dict[str, Client] = {}

@@ -37,7 +37,7 @@ def work(**options: Any) -> str:
 
 
 def queue_of(name: str) -> Any:
-    return task_backends["default"].client.queue("django." + name)
+    return task_backends["default"].client.use("django." + name, lambda queue: queue)
 
 
 def test_task_runs_and_its_result_is_stored(tasks):
