@@ -97,12 +97,18 @@ function search.next_member(q, criteria)
   if not search.test_next_member(criteria, entry) then
     return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil
   end
-  if criteria.complete_message then
+  if search.begins_complete_message(criteria) then
     -- Not the criteria: their logical order admits only the first member.
-    local only_complete = { complete_message = true }
+    local only_complete = { complete_message = criteria.complete_message, all_segments = true }
     if not group.admits(q, only_complete, index.fields(entry.rec)) then return {} end
   end
   return search.finish(q, criteria, { entry })
+end
+
+-- Must all segments of the next member be there? If they are not joined, only its first segment asks for the others, as
+-- only the first member of a group asks for all of them (MQGMO_ALL_SEGMENTS_AVAILABLE has no effect inside a message).
+function search.begins_complete_message(criteria)
+  return criteria.complete_message or criteria.all_segments and criteria.next_offset == 0
 end
 
 -- Returns the next member of the group as an entry without a state; nil if it is not there.

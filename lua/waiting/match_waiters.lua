@@ -203,7 +203,7 @@ function match_waiters.suits_as_next(q, criteria, id, rec)
   local fields = index.fields(rec)
   if fields.group_id ~= criteria.next_group or fields.sequence ~= criteria.next_sequence then return end
   local suits = "this"
-  if criteria.complete_message then
+  if search.begins_complete_message(criteria) then
     -- Any of its segments may be the one that makes it whole; the reader begins with the one at its offset.
     if not group.logical_message(q, fields.group_id, fields.sequence) then return end
     id, suits = group.at(q, fields.group_id, fields.sequence, criteria.next_offset), "part"

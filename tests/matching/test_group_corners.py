@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import Grouping, IoTimeout, Outgoing, QueueNotAvailable
+from mqredis import Grouping, IoTimeout, Match, Outgoing, QueueNotAvailable
 from tests.matching.kit import bodies
 
 
@@ -24,6 +24,24 @@ def test_reader_inside_a_group_gets_its_next_message_when_that_is_complete(broke
         q.receive(0, grouping=grouping)
     q.send(b"2b", group_id="g", sequence=2, offset=2, last_segment=True, last_in_group=True)
     assert q.receive(0, grouping=grouping).body == b"2a2b"
+
+
+def test_all_segments_available_counts_for_each_message_of_a_group_in_logical_order(broker):
+    q, grouping = broker.queue(), Grouping.LOGICAL_ORDER | Grouping.ALL_SEGMENTS_AVAILABLE
+    q.send(b"1", group_id="g", sequence=1)
+    q.send(b"2a", group_id="g", sequence=2, segment=True)
+    assert q.receive(0, grouping=grouping).body == b"1"
+    with pytest.raises(IoTimeout):
+        q.receive(0, grouping=grouping)
+    reader = broker.wait(lambda: q.receive(10, grouping=grouping))
+    last = Outgoing(b"2c", group_id="g", sequence=2, offset=4, last_segment=True, last_in_group=True)
+    q.send(last)
+    q.send(b"2b", group_id="g", sequence=2, offset=2, segment=True)
+    assert reader.result().body == b"2a"
+    broker.handle().receive(0, match=Match(offset=4))
+    assert q.receive(0, grouping=grouping).body == b"2b"  # inside a message the option is not looked at
+    with pytest.raises(IoTimeout):
+        q.receive(0, grouping=grouping)
 
 
 @pytest.mark.parametrize("a_is_last", [True, False])

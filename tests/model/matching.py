@@ -255,7 +255,10 @@ def inside(queue: Queue, wanted: Wanted, turn: bool) -> list[list[Position]]:
         return []
     if not agrees(position, wanted.match, ()):
         raise MatchOptionsError()
-    if not admits(queue, position, Wanted(grouping=wanted.grouping & Grouping.COMPLETE_MESSAGE)):
+    asked = Grouping.COMPLETE_MESSAGE
+    if member.offset == 0:  # inside a message ALL_SEGMENTS_AVAILABLE is not looked at
+        asked |= Grouping.ALL_SEGMENTS_AVAILABLE
+    if not admits(queue, position, Wanted(grouping=wanted.grouping & asked)):
         return []
     return [together(queue, position, wanted)]
 
