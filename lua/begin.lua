@@ -17,8 +17,9 @@
 local id, lease = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
+local found = tx.find(id)
+if found and found.is_open then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local transaction = tx.open(id, "+" .. lease)
-if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
 context.mark_changed() -- the history number of this call is the fence
 tx.save(transaction)
 return context.close(context.reply(status.OK, transaction.fence, transaction.deadline, context.now))

@@ -94,14 +94,15 @@ function tx.find(id)
 end
 
 -- Returns an open transaction for a script that adds an operation. `fence`: of a transaction that was begun before, or
--- "+<lease in ms>" to begin one. Returns nil if none is open under this fence, or if one is open that was to begin: the script
--- ends with TRANSACTION_SEQUENCE then.
+-- "+<lease in ms>" to begin one, unless another call of the same session has begun it meanwhile: several tasks of a client may make
+-- their first calls in it together. Returns nil if none is open under this fence, or if one of another session is open that was to
+-- begin: the script ends with TRANSACTION_SEQUENCE then.
 function tx.open(id, fence)
   local transaction = tx.find(id)
   local is_open = transaction ~= nil and transaction.is_open
   local begins = string.sub(fence, 1, 1) == "+"
   if not begins then return is_open and transaction.fence == fence and transaction or nil end
-  if is_open then return end
+  if is_open then return transaction.session == context.owner() and transaction or nil end
   local lease, stale = fence + 0, transaction and transaction.count or 0 -- "+30000" is read as a number
   return tx.new(id, lease, stale)
 end

@@ -30,7 +30,8 @@ class Transaction:
     """A unit of work (MS-MQDMPR 3.1.1.14). As a context manager: commit on success, abort on error.
 
     Before the commit, no message that it sends is visible, and no message that it receives is removed. When its lease
-    ends, everything in it is undone, and a later commit raises TransactionSequence.
+    ends, everything in it is undone, and a later commit raises TransactionSequence. Several calls may be made in it
+    at the same time; wait for their results before you end it.
     """
 
     def __init__(self, manager: QueueManager, unit: UnitOfWork) -> None:

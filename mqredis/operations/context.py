@@ -356,8 +356,14 @@ class UnitOfWork:
     def touched(self, fence: str, handle: Handle) -> None:
         """An operation of this unit of work on this queue succeeded. ``fence``: in its reply, of the transaction.
 
-        The lease runs from the first operation; later ones do not renew it.
+        The lease runs from the first operation; later ones do not renew it. Raises TransactionSequence if this one
+        began it while another task ended it: the broker had not heard of it by then, so this one is no part of it.
         """
+        if self.finished and not self.fence:
+            raise TransactionSequence(
+                f"transaction {self.id!r} was {self.finished} while this call was under way, so what the call did is "
+                "undone when the lease ends: wait for the calls in a transaction before you end it"
+            )
         if not self.fence:
             self.renewed(self.lease_ms)
         self.fence = fence
