@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from mqredis.models.text import MAX_IDENTIFIER_BYTES
 from mqredis.selector.names import View
 from mqredis.selector.nodes import And, Compare, Condition, Header, In, Literal
 
@@ -49,5 +50,13 @@ def _hints(header: Header, value: object) -> tuple[Hint, ...]:
         # JMS shows bytes as "ID:" and hexadecimal digits, and a text identifier may look just like that.
         digits = _HEX_ID.fullmatch(value)
         if digits:
-            return ((header.field.field, bytes.fromhex(digits[1])), (header.field.field, value))
-    return ((header.field.field, value),)
+            return _possible(header.field.field, bytes.fromhex(digits[1]), value)
+    return _possible(header.field.field, value)
+
+
+def _possible(name: str, *values: str | bytes) -> tuple[Hint, ...]:
+    """These values of the identifier, but for those that are longer than any identifier."""
+    sizes = [len(value.encode("utf-8") if isinstance(value, str) else value) for value in values]
+    return tuple(
+        (name, value) for value, size in zip(values, sizes, strict=True) if size <= MAX_IDENTIFIER_BYTES
+    )

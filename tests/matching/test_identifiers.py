@@ -208,6 +208,17 @@ def test_selector_finds_a_message_behind_many_others_with_its_identifier(broker)
     assert q.receive(0, match=Match(message_id="m"), selector="n = 198").body == b"198"
 
 
+@pytest.mark.parametrize("correlation_id", [b"\xff" * 200, "c" * 255])
+def test_selector_may_name_identifiers_of_any_length(broker, correlation_id):
+    """JMS shows an identifier of 200 bytes as a text of 403 characters; no identifier is longer than 255 bytes."""
+    q = broker.queue()
+    q.send(b"1", correlation_id=correlation_id)
+    shown = correlation_id if isinstance(correlation_id, str) else f"ID:{correlation_id.hex()}"
+    assert bodies(q.browse(selector=f"JMSCorrelationID = '{shown}'")) == ["1"]
+    assert bodies(q.browse(selector=f"JMSCorrelationID IN ('{'é' * 200}', '{shown}')")) == ["1"]
+    assert bodies(q.browse(selector=f"JMSCorrelationID = '{shown * 2}'")) == []
+
+
 @ibm("A20")
 def test_reply_is_received_by_the_request_message_id(broker):
     requests, replies = broker.queue("requests"), broker.queue("replies")
