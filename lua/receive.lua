@@ -171,6 +171,7 @@ if mode == "take" then
   message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
   removal.delete(q, entries, "receive")
   if filter_text ~= "" then waiters.offer_again(q) end
+  if groups_take_turns then waiters.offer_turn(q) end
   return waiters.finish(q, reply)
 end
 local lock

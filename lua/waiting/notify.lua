@@ -102,6 +102,13 @@ function notify.offer(q, ids, only, behind)
   notify.offer_any(q, ids, first_page, only)
 end
 
+-- Offers the message of the group whose turn it is to a reader that takes any message, without a cursor: it did not arrive now.
+function notify.offer_turn(q)
+  group_lock.load()
+  local next_entry = group_lock.next_in_turn(q, 1)[1]
+  if next_entry then notify.offer_any(q, { next_entry.id }, nil, waiter_text.takes) end
+end
+
 -- Offers the messages of these groups to readers of particular messages, but for those that were offered already, and for groups
 -- that this script has made busy again.
 function notify.offer_groups(q, group_ids, offered)
@@ -131,11 +138,12 @@ function notify.offer_any(q, ids, first_page, only)
     first_page = nil
     for n = 1, #members do
       local slot, kind, mode = waiter_text.parse(members[n])
-      if not only or kind == only then notified[#notified + 1] = members[n] end
-      if kind == waiter_text.peeks then
+      local is_asked = not only or kind == only
+      if is_asked then notified[#notified + 1] = members[n] end
+      if kind == waiter_text.peeks and is_asked then
         notify.hand_copy(q, slot, ids[at])
         notify.one(slot, mode)
-      elseif not only and notify.one(slot, mode) then
+      elseif is_asked and notify.one(slot, mode) then
         -- Which message is meant: of two readers notified together, the one that waited longer gets the first.
         waiter_text.hand_message(slot, ids[at])
         at = at + 1

@@ -25,7 +25,7 @@
 --   "m <id> <state>" LF <record> <large body>     copy      of a message, for a peek; state: as message_state.shown, may be empty
 --   "c <status>"         cancelled   its wait was ended with this status
 local waiter_text = {
-  peeks = "P",
+  peeks = "P", takes = "D",
   handed = { h = "notified", n = "part", m = "copy", c = "cancelled" },
 }
 

@@ -102,6 +102,14 @@ function waiters.offer_again(q)
   store.announce(q, notify.left(q)) -- another one if its group is busy
 end
 
+-- Offers the message whose turn it is to the next reader of any message, if the reader of this call was notified, and has taken one
+-- without a lock. Of a group that is not busy any more these readers were offered the first message alone (features/group_lock).
+function waiters.offer_turn(q)
+  if not q.waiting or not waiter_text.notified_of() then return end
+  notify.load()
+  notify.offer_turn(q)
+end
+
 -- Ends of scripts -------------------------------------------------------------------------------------------------------
 
 -- Ends a script that works on one queue: writes the counters, keeps the reply, notifies readers. Returns the reply. `reply`,
