@@ -59,6 +59,19 @@ def test_sealed_body_is_opened_by_every_read(redis_server: RedisServer, how: str
             assert (found.body, found.label) == (body, "readable")
 
 
+def test_lock_of_a_message_whose_seal_is_broken_lasts_until_its_lease_ends(redis_server: RedisServer) -> None:
+    with connect(redis_server) as plain, connect(redis_server, sealer=sealer()) as qm:
+        plain.create_queue("q")
+        with plain.open("q") as q:
+            q.send(SECRET)
+        with qm.open("q") as q, pytest.raises(SealBroken) as broken:
+            q.lock(0, lease=0.2)
+        assert [message.body for message in broken.value.messages] == [SECRET]
+        assert plain.queue_info("q").locked == 1
+        with plain.open("q") as q:
+            assert q.receive(timeout=30).attempts == 2
+
+
 def test_store_does_not_contain_the_plain_body(redis_server: RedisServer) -> None:
     with connect(redis_server, sealer=sealer()) as qm:
         qm.create_queue("q")

@@ -111,6 +111,19 @@ def test_connections_share_a_tls_context(serve: Serve, contexts: list[ssl.SSLCon
         assert len(contexts) == 1
 
 
+@pytest.mark.parametrize("content", [None, "no certificate"])
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile"])
+def test_file_of_a_tls_option_that_cannot_be_used_is_named(
+    serve: Serve, tmp_path: Path, option: str, content: str | None
+) -> None:
+    address, _ = serve("127.0.0.1")
+    path = tmp_path / "x.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(mqredis.BrokerUnavailable, match=f"{option}={path} cannot be used"):
+        mqredis.connect(f"rediss://{address}?{option}={path}")
+
+
 def test_asyncio_connections_share_a_tls_context(serve: Serve, contexts: list[ssl.SSLContext]):
     address, authority = serve("127.0.0.1")
 

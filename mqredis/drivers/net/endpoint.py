@@ -70,6 +70,10 @@ class Endpoint:
     so a further command needs a row in ``CONNECTION`` of ``cli/acl.py``."""
 
 
+# Options of TLS that name files.
+_TLS_FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
+
+
 class TlsContext:
     """The TLS context for the options of one kind of server."""
 
@@ -78,10 +82,15 @@ class TlsContext:
         self._made: tuple[ssl.SSLContext, float] | None = None
 
     def get(self, options: dict[str, Any]) -> ssl.SSLContext:
-        """The context. Threads may make one each at the same time."""
+        """The context. Threads may make one each at the same time. Raises OSError, which names the files."""
         now, made = time.monotonic(), self._made
         if made is None or now >= made[1]:
-            made = self._made = (_make_context(options), now + CONTEXT_SECONDS)
+            try:
+                context = _make_context(options)
+            except OSError as error:  # ssl does not say which file it is, and what may be wrong with it
+                files = ", ".join(f"{name}={options[name]}" for name in _TLS_FILES if options.get(name))
+                raise OSError(f"the TLS options {files} cannot be used: {error}") from error
+            made = self._made = (context, now + CONTEXT_SECONDS)
         return made[0]
 
 
