@@ -97,6 +97,7 @@ function search.next_member(q, criteria)
   if not search.test_next_member(criteria, entry) then
     return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil
   end
+  if search.is_marked(q, criteria, entry.id) then return {} end
   if search.begins_complete_message(criteria) then
     -- Not the criteria: their logical order admits only the first member.
     local only_complete = { complete_message = criteria.complete_message, all_segments = true }
@@ -184,11 +185,15 @@ function search.admits(q, criteria, id, rec)
     local fields = index.fields(rec)
     if fields.group_id and not group.admits(q, criteria, fields) then return false end
   end
-  if criteria.unmarked then
-    mark.load()
-    if mark.seen(q, criteria, id) then return false end
-  end
+  if search.is_marked(q, criteria, id) then return false end
   return not criteria.taken_groups or search.take_group(q, criteria, rec)
+end
+
+-- Does the filter ask for unmarked messages, and is this one marked?
+function search.is_marked(q, criteria, id)
+  if not criteria.unmarked then return false end
+  mark.load()
+  return mark.seen(q, criteria, id)
 end
 
 -- Is the message's group free? Then it is taken by this search, which takes one message of each group.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import Grouping, IoTimeout, Match, Outgoing, QueueNotAvailable
+from mqredis import Grouping, IoTimeout, Mark, Match, Outgoing, QueueNotAvailable
 from tests.matching.kit import bodies
 
 
@@ -42,6 +42,20 @@ def test_all_segments_available_counts_for_each_message_of_a_group_in_logical_or
     assert q.receive(0, grouping=grouping).body == b"2b"  # inside a message the option is not looked at
     with pytest.raises(IoTimeout):
         q.receive(0, grouping=grouping)
+
+
+def test_browser_inside_a_group_passes_over_no_mark(broker):
+    q = broker.queue()
+    q.send_group([b"1", b"2"], group_id="g")
+    asked = {"unmarked": True, "mark": Mark.CO_OP}
+    with q.browser(grouping=Grouping.LOGICAL_ORDER, co_op=True) as logical, q.browser(co_op=True) as other:
+        assert logical.next(**asked).body == b"1"
+        marked = other.next(**asked)
+        assert marked.body == b"2"
+        with pytest.raises(IoTimeout):
+            logical.next(**asked)
+        other.unmark(marked, Mark.CO_OP)
+        assert logical.next(**asked).body == b"2"
 
 
 @pytest.mark.parametrize("a_is_last", [True, False])

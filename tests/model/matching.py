@@ -255,6 +255,8 @@ def inside(queue: Queue, wanted: Wanted, turn: bool) -> list[list[Position]]:
         return []
     if not agrees(position, wanted.match, ()):
         raise MatchOptionsError()
+    if wanted.unmarked is not None and not wanted.unmarked(position):
+        return []
     asked = Grouping.COMPLETE_MESSAGE
     if member.offset == 0:  # inside a message ALL_SEGMENTS_AVAILABLE is not looked at
         asked |= Grouping.ALL_SEGMENTS_AVAILABLE
