@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mqredis import Outgoing
+from mqredis import Journal, Outgoing
 from mqredis.asyncio import QueueManager
 from mqredis.console import columns
 from mqredis.console.pages import messages
@@ -68,6 +68,17 @@ async def test_failed_messages_are_listed_with_their_errors(browser: Browser, ma
     page = await browser.get(PAGE, queue="orders;poison")
     assert heads(page)[1:3] == ["Arrived", "Error"]
     assert [cells[1] for cells in rows(page)] == ["ValueError: no card", "poison"]
+
+
+async def test_dead_letters_are_listed_with_the_queues_that_they_come_from(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await fill(manager, [Outgoing("a", journal=Journal.DEAD_LETTER)])
+    async with await manager.open("orders") as orders:
+        await (await orders.lock(0)).reject("no card")
+    page = await browser.get(PAGE, queue="system$;deadletter")
+    assert heads(page)[1:4] == ["Arrived", "Error", "Original queue"]
+    assert [cells[1:3] for cells in rows(page)] == [["receive_rejected: no card", "orders"]]
 
 
 async def test_unknown_column_is_told_in_place(browser: Browser) -> None:
