@@ -18,7 +18,8 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from mqredis.bundles import Files, Line, ScriptError
+from mqredis import bundles
+from mqredis.lua_files import Line, LuaFiles, ScriptError
 
 # Folder of the wheel's ``lua`` that holds the joined function libraries.
 BUILT = "built"
@@ -60,7 +61,7 @@ class Script:
     @cached_property
     def joined(self) -> list[Line]:
         """The lines of its bundle, each with its file and its number there."""
-        return _files(root()).join(self.name)
+        return bundles.join(_files(root()), self.name)
 
     @cached_property
     def text(self) -> str:
@@ -125,7 +126,7 @@ class Library:
     @cached_property
     def joined(self) -> list[Line]:
         """The lines of its bundle, each with its file and its number there."""
-        return _files(root()).join(*self.scripts)
+        return bundles.join(_files(root()), *self.scripts)
 
     @cached_property
     def text(self) -> str:
@@ -229,8 +230,8 @@ def root() -> Path:
 
 
 @cache
-def _files(folder: Path) -> Files:
-    return Files(folder)
+def _files(folder: Path) -> LuaFiles:
+    return LuaFiles(folder)
 
 
 def names() -> list[str]:

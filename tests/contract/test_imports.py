@@ -53,7 +53,7 @@ def test_import_mqredis_loads_no_module_that_few_programs_use() -> None:
 def test_import_mqredis_loads_only_the_packages_that_a_client_needs() -> None:
     packages = {module.split(".")[1] for module in loaded("import mqredis") if module.startswith("mqredis.")}
     assert packages <= {
-        "bundles", "client", "codec", "commands", "drivers", "errors", "keys", "models", "operations",
+        "bundles", "client", "codec", "commands", "drivers", "errors", "keys", "lua_files", "models", "operations",
         "scripts", "sealing", "settings", "status", "steps",
     }  # fmt: skip
 

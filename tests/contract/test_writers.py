@@ -9,7 +9,7 @@ import redis
 
 import mqredis
 from mqredis import Settings, scripts
-from mqredis.bundles import Line
+from mqredis.lua_files import Line
 from mqredis.scripts import Script
 from tests.contract.scenario import everything
 from tests.support.server import RedisServer

@@ -121,7 +121,7 @@ def test_wheel_uses_joined_libraries_for_functions(from_wheel: Installed):
     program = (
         "from mqredis import bundles, scripts\n"
         "def join(*_): raise AssertionError('joined')\n"
-        "bundles.Files.join = join\n"
+        "bundles.join = join\n"
         "for name in scripts.names(): scripts.get(name).function()\n"
     )
     run(from_wheel.python, "-c", program, cwd=from_wheel.elsewhere)

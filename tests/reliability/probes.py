@@ -5,7 +5,7 @@ line with mutants is joined with probes. Where its expression calls nothing but 
 evaluated beside it, and a mutant is noted when the two differ; else it is noted when the line runs. The notes go to the
 log of the server.
 
-It reads Lua line by line, and relies on how the files of ``lua/`` are written, as ``mqredis.bundles`` does.
+It reads Lua line by line, and relies on how the files of ``lua/`` are written, as ``mqredis.lua_files`` does.
 """
 
 from __future__ import annotations

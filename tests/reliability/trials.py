@@ -29,7 +29,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from mqredis import scripts
-from mqredis.bundles import Line
+from mqredis.lua_files import Line
 from tests.property.matching import RandomMatchingSteps
 from tests.property.random_steps import RandomSteps
 from tests.property.test_matching import MatchingPair
