@@ -58,6 +58,9 @@ async def test_queue_page_shows_counts_limits_and_subqueues(browser: Browser, ma
     await fail(manager, "orders")
     page = await browser.get("/m/main/queue", name="orders")
     assert "Ready 1 Delayed 1 Locked 0" in page.text
+    for name in ("orders", "orders;poison"):
+        html = (await browser.get("/m/main/queue", name=name)).html
+        assert re.findall(r'id="q-([^"]*)"', html) == ["orders", "orders;poison"]
     assert "orders;poison 1" in page.text
     assert "Quota in messages 5,000" in page.text
     assert "1 attempt, then poison" in page.text
@@ -82,8 +85,23 @@ async def test_message_page_continues_after_the_previous_page(
     seen += re.findall(r"body \d+", page.html)
     assert seen == [f"body {n}" for n in range(120)]
     assert "20 messages on this page" in page.text
+    full = await browser.get("/m/main/messages", queue="orders", had="49")
+    assert len(re.findall(r"body \d+", full.html)) == 1
     back = await browser.get(next(a for a in page.addresses if f"after={ids[49]:016x}" in a))
     assert re.findall(r"body \d+", back.html) == [f"body {n}" for n in range(50, 100)]
+
+
+async def test_scheduled_page_continues_after_the_previous_page(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await fill(manager, [Outgoing(b"", label=f"label {n}", delay=60 + n) for n in range(120)])
+    page = await browser.get("/m/main/scheduled", queue="orders")
+    seen = re.findall(r"label \d+", page.html)
+    assert len(seen) < 120
+    page = await browser.get(next(address for address in page.addresses if "after=" in address))
+    seen += re.findall(r"label \d+", page.html)
+    assert seen == [f"label {n}" for n in range(120)]
+    assert 'rel="next"' not in page.html
 
 
 async def test_messages_are_found_by_selector_and_identifier(browser: Browser, manager: QueueManager) -> None:

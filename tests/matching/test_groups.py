@@ -174,7 +174,9 @@ def test_group_sent_by_explicit_sequences_in_any_order_is_received(broker):
     assert sent.group_id == "g"
     for sequence, last in ((3, True), (2, False)):
         q.send(str(sequence), group_id="g", sequence=sequence, last_in_group=last)
-    assert bodies(q.receive_group(0)) == ["1", "2", "3"]
+    found = q.receive_group(0)
+    assert bodies(found) == ["1", "2", "3"]
+    assert [message.delivery_count for message in found] == [1, 1, 1]
     sent = q.send("only", last_in_group=True)
     found = q.receive(0)
     assert found.group_id == sent.group_id is not None
@@ -202,7 +204,9 @@ def test_group_is_visible_after_its_commit(broker):
     tx.commit()
     assert waiting.result().body == b"2"
     with broker.qm.transaction() as tx:
-        assert bodies(other.receive_group(0, transaction=tx)) == ["1", "2"]
+        found = other.receive_group(0, transaction=tx)
+        assert bodies(found) == ["1", "2"]
+        assert [message.delivery_count for message in found] == [1, 1]
 
 
 # ---- getting -------------------------------------------------------------------------------------------------
