@@ -43,10 +43,15 @@ FIXED = ("transactional", "group_exclusive", "topic")
 PAGE = 32
 
 
-def _properties(values: Mapping[str, Any]) -> dict[str, Any]:
+def _properties(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """All properties of a queue: the given ones, and the others at their defaults. Raises InvalidArgument."""
     with translated(QueueProperties, "property", lambda text, _: InvalidArgument(text)):
         made = QueueProperties(**values)
+    if made.retry is not None and made.retry.dead_letter_queue == path:
+        raise InvalidArgument(
+            f"property retry: dead_letter_queue is the queue {path!r} itself, where messages that fail would be tried "
+            "again without end: name another queue, or None for the dead-letter queue of the system"
+        )
     return {name: getattr(made, name) for name in QueueProperties.model_fields}
 
 
@@ -60,7 +65,7 @@ def create(
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
     if path == keys.SYSTEM:
         raise InvalidName(f"the name {keys.SYSTEM!r} is kept for the queues of the system")
-    checked = _properties(properties)
+    checked = _properties(path, properties)
     if context.server_state.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
     checks.flag(exist_ok, "exist_ok")
@@ -154,7 +159,7 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[
             raise InvalidArgument(f"{fixed} is fixed when the queue is created")
     if not changes:
         return (yield from info(context, path))
-    checked = {name: value for name, value in _properties(changes).items() if name in changes}
+    checked = {name: value for name, value in _properties(path, changes).items() if name in changes}
     yield from _change(context, path, checked)
     return (yield from info(context, path))
 

@@ -10,6 +10,7 @@ from mqredis import (
     TRANSACTIONAL_DEAD_LETTER,
     Access,
     DuplicateMessage,
+    InvalidArgument,
     QueueNotFound,
     QueueQuotaExceeded,
     RetryPolicy,
@@ -159,6 +160,15 @@ def test_redriven_poison_message_is_not_deleted(qm):
     qm.maintain()
     back = queue.receive(0)
     assert (back.expires_at - back.arrived_at).total_seconds() == pytest.approx(500, abs=1)
+
+
+def test_queue_cannot_be_its_own_dead_letter_queue(qm):
+    with pytest.raises(InvalidArgument, match="dead_letter_queue is the queue 'dead' itself"):
+        qm.create_queue("dead", retry=TO_DEAD)
+    qm.create_queue("dead")
+    with pytest.raises(InvalidArgument, match="dead_letter_queue is the queue 'dead' itself"):
+        qm.update_queue("dead", retry=TO_DEAD)
+    assert qm.queue_info("dead").retry is None
 
 
 def test_quota_of_a_dead_letter_queue_includes_its_subqueues(qm):
