@@ -94,10 +94,10 @@ def _bytes_of(body: object, given: dict[str, Any]) -> bytes:
             raise InvalidArgument("body holds a lone surrogate") from None
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
-    raise InvalidArgument(
-        f"body must be bytes or str, not {type(body).__name__}: send json.dumps(...) of it, or model.model_dump_json() "
-        "of a pydantic model"
-    )
+    remedy = "json.dumps(...) of it, or model.model_dump_json() of a pydantic model"
+    if isinstance(body, Fields):
+        remedy = "its body, as in send(message.body, content_type=message.content_type)"
+    raise InvalidArgument(f"body must be bytes or str, not {type(body).__name__}: send {remedy}")
 
 
 def _given_properties(message: Any) -> dict[str, PropertyValue]:

@@ -26,6 +26,10 @@ def wrong(call: Callable[..., object], *arguments: object, **named: object) -> o
 
 
 CASES: dict[str, tuple[Callable[[], object], str]] = {
+    "message": (
+        lambda: wrong(Outgoing, Outgoing("x")),
+        r"not Outgoing: send its body, as in send\(message\.body",
+    ),
     "dict": (lambda: wrong(Outgoing, {"n": 1}), r"body must be bytes or str, not dict: send json\.dumps"),
     "model": (lambda: wrong(Outgoing, Order(number=1)), r"not Order: .* model\.model_dump_json\(\)"),
     "journal": (
