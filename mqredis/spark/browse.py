@@ -20,17 +20,11 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
-from mqredis.commands.address import Address
 from mqredis.commands.claims import Backlog
 from mqredis.errors import QueueNotFound
 from mqredis.keys import AVAILABLE, RECORDS
@@ -47,8 +41,8 @@ from mqredis.spark.lookup_ids import BANDS, in_band, sequential, sequential_of
 from mqredis.spark.offsets import BrowseOffset
 from mqredis.spark.options import Options
 from mqredis.spark.planning import share
+from mqredis.spark.stream_reader import StreamReader
 from mqredis.spark.targets import Target, stream_targets
-from mqredis.spark.waits import MessageWaiter, MinimumMessages
 
 
 @dataclass
@@ -62,26 +56,13 @@ class Span(InputPartition):
     batch_id: str
 
 
-class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in one process of the driver for as long as the query runs; ``read`` runs in copies of it."""
+class BrowseReader(StreamReader):
+    """The positions of a query, and what lies behind them."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        self.options = options
-        self.schema = columns.selected(schema)
+        super().__init__(options, schema)
         self.initial: BrowseOffset | None = None
-        self.ends: dict[str, str] | None = None  # those of the trigger AvailableNow; None: another trigger
-        self.report: dict[str, Any] | None = None
         self.selector = selection(options.selector or None)
-        self._waiter: MessageWaiter | None = None
-        self._enough: MinimumMessages | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_waiter": None, "_enough": None}
-
-    def _minimum(self) -> MinimumMessages:
-        if self._enough is None:
-            self._enough = MinimumMessages(self.options)
-        return self._enough
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The options startingPosition and startingTimestamp."""
@@ -101,11 +82,6 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = self.options.maxMessagesPerTrigger
         return ReadMaxRows(rows) if rows else ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Show only what has been sent by now."""
-        with source_errors():
-            self.ends = starting.ends_now(self.options)
-
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset; waits a while if nothing new was sent."""
         with source_errors():
@@ -116,13 +92,13 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if (
                 not any(each.available for each in seen.values())
                 and self.ends is None
-                and self._wait(begun, queues, seen)
+                and self._wait(queues, seen, lambda key: sequential(begun.get(key, 0)))
             ):
                 seen = self._look(begun, queues)
             if not any(each.available for each in seen.values()):
                 return start
             total = sum(each.available for each in seen.values())
-            if self.ends is None and self._minimum().wait(total):
+            if self.ends is None and self._wait_for_minimum(total):
                 return start
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
             shares = share({key: each.available for key, each in seen.items()}, rows)
@@ -140,10 +116,6 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     upto = after  # the queue gives nothing to this micro-batch
                 positions[key] = upto
             return BrowseOffset(offset.lineage, positions).json()
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """How much is still to be shown, and the age of the oldest of it, for the progress of the query."""
-        return self.report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Ranges of SequentialIDs."""
@@ -184,19 +156,6 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     batch = reader.batch(ids, "available", strict=False, now_ms=partition.now_ms)
                     if batch is not None:
                         yield batch
-
-    def _wait(self, begun: dict[str, int], queues: dict[str, Target], seen: dict[str, Backlog]) -> bool:
-        """Wait in the broker for something newer. True: look again."""
-        if not self.options.pollTimeoutMs:
-            return False
-        if self._waiter is None:
-            self._waiter = MessageWaiter()
-        waiting: dict[str, list[tuple[Address, str]]] = {}
-        for key, each in seen.items():
-            name, path = queues[key]
-            queue = Address(manager_of(self.options.address, name).context.keys, path, each.generation)
-            waiting.setdefault(name, []).append((queue, sequential(begun.get(key, 0))))
-        return self._waiter.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
 
     def _backlog(self, name: str, path: str, bound: str, after: int) -> Backlog | None:
         """None: the queue was deleted, and failOnDataLoss is false."""

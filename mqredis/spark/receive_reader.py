@@ -8,25 +8,25 @@ may never call ``commit``. So a claim, with all earlier ones, is received by the
 next ``latestOffset``, or the next claim, whose start is in Spark's commit log. Its messages are removed in a thread,
 while Spark goes on. docs/spark.md has a diagram; ``make reliability-full`` ends the driver at each kill point.
 
-Spark calls the methods of a reader one after another in one thread. ``claimed``, ``group_exclusive`` and the resources
-are only for speed or for this process: a restarted driver begins without them, with the offsets that Spark has logged.
+``claimed``, ``group_exclusive`` and the resources are only for speed or for this process: a restarted driver begins
+without them, with the offsets that Spark has logged.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
@@ -37,7 +37,6 @@ from mqredis.errors import ClaimLost, InvalidArgument, QueueNotAvailable, QueueN
 from mqredis.operations import pipelines
 from mqredis.operations.matching import selection
 from mqredis.spark import progress, starting
-from mqredis.spark import schema as columns
 from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.claim_commits import ClaimCommits
@@ -49,9 +48,10 @@ from mqredis.spark.lookup_ids import sequential
 from mqredis.spark.offsets import Offset, Plan
 from mqredis.spark.options import Options
 from mqredis.spark.planning import has_open_claim, has_work, next_offset
+from mqredis.spark.stream_reader import StreamReader
 from mqredis.spark.targets import Target, deleted, stream_targets
 from mqredis.spark.threads import TwoThreads
-from mqredis.spark.waits import LivenessSubscription, MessageWaiter, MinimumMessages
+from mqredis.spark.waits import LivenessSubscription
 
 
 class Resources:
@@ -59,21 +59,16 @@ class Resources:
 
     def __init__(self, options: Options) -> None:
         self.liveness = LivenessSubscription()
-        self.waiter = MessageWaiter()
-        self.minimum = MinimumMessages(options)
         self.threads = TwoThreads()
         self.commits = ClaimCommits(options, self.threads)
 
 
-class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in one process of the driver for as long as the query runs; ``read`` runs in copies of it."""
+class ReceiveReader(StreamReader):
+    """The claims of a query."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        self.options = options
-        self.schema = columns.selected(schema)
+        super().__init__(options, schema)
         self.initial: Offset | None = None
-        self.ends: dict[str, str] | None = None  # those of the trigger AvailableNow; None: another trigger
-        self.report: dict[str, Any] | None = None
         chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
         hints = chosen.index_hints if chosen else ()
         self.match = Filter(programs=[chosen.program], hints=hints).text() if chosen else b""
@@ -82,7 +77,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._resources: Resources | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_resources": None}
+        return {**super().__getstate__(), "_resources": None}
 
     @property
     def resources(self) -> Resources:
@@ -125,11 +120,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self.options.maxBytesPerTrigger)
         return ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take only what has been sent by now."""
-        with source_errors():
-            self.ends = starting.ends_now(self.options)
-
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset to log. Locks nothing; receives what is done; waits a while if there is nothing."""
         with source_errors():
@@ -141,9 +131,10 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = self._poll(begun, queues)
             if not has_work(begun, seen) and self.resources.commits.finish():
                 seen = self._poll(begun, queues)
-            if self.ends is None and not has_work(begun, seen) and self._wait(begun, queues, seen):
+            behind = partial(self._behind, begun, seen)
+            if self.ends is None and not has_work(begun, seen) and self._wait(queues, seen, behind):
                 seen = self._poll(begun, queues)
-            if self.ends is None and self._wait_for_minimum(begun, seen):
+            if self.ends is None and self._too_few(begun, seen):
                 return start
             offset = self._next(begun, seen, limit)
             if offset.new_claims(begun):
@@ -152,23 +143,15 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.resources.commits.finish()
             return start
 
-    def _wait(self, begun: Offset, queues: dict[str, Target], seen: dict[str, Backlog]) -> bool:
-        """Wait in the broker for a message. True: look again."""
-        if not self.options.pollTimeoutMs:
-            return False
-        waiting: dict[str, list[tuple[Address, str]]] = {}
-        for key, each in seen.items():
-            name, path = queues[key]
-            queue = Address(manager_of(self.options.address, name).context.keys, path, each.generation)
-            plan = begun.queues.get(key) or Plan()
-            # With a selector everything up to the last id was looked at and did not match.
-            waiting.setdefault(name, []).append((queue, each.last if self.match else plan.after))
-        return self.resources.waiter.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
+    def _behind(self, begun: Offset, seen: dict[str, Backlog], key: str) -> str:
+        """The SequentialID behind which a message of this queue is waited for."""
+        # With a selector everything up to the last id was looked at and did not match.
+        return seen[key].last if self.match else (begun.queues.get(key) or Plan()).after
 
-    def _wait_for_minimum(self, begun: Offset, seen: dict[str, Backlog]) -> bool:
+    def _too_few(self, begun: Offset, seen: dict[str, Backlog]) -> bool:
         """True if there are too few messages for a micro-batch as yet, after waiting for some time."""
         total = sum(each.available for each in seen.values())
-        return bool(total) and not has_open_claim(begun, seen) and self.resources.minimum.wait(total)
+        return bool(total) and not has_open_claim(begun, seen) and self._wait_for_minimum(total)
 
     def _next(self, begun: Offset, seen: dict[str, Backlog], limit: ReadLimit) -> Offset:
         # Spark hands over one limit, but both options may be set: then that is the rows, and the bytes apply as well.
@@ -182,10 +165,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.report = progress.behind(self.report, taken)
         kill_point("after-latest")
         return offset
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Backlog and the age of the oldest message, for the progress of the query."""
-        return self.report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Claim what the logged offset names; the same again if it was claimed before."""
