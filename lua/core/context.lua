@@ -123,7 +123,7 @@ end
 function context.parse_counters(text)
   local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
   if not history then
-    error("the manager's counters cannot be read (" .. text .. "). Restore the store from a backup, or "
+    error("the manager's counters cannot be read (" .. text .. "). Restore the data from a backup, or "
       .. "delete the keys that begin with " .. context.prefix(), 0)
   end
   context.history, context.history_text, context.latest = history + 0, history, latest + 0
