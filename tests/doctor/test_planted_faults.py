@@ -34,6 +34,13 @@ def test_planted_fault_is_found_and_repaired_if_possible(
         assert code in {finding.code for finding in report.findings if not finding.repaired}
 
 
+def test_queue_with_messages_but_without_properties_is_not_called_repairable(full: Store) -> None:
+    full.raw.delete(full.key("tx.q"))
+    full.qm.doctor(repair=True)
+    found = [finding for finding in full.qm.doctor().findings if finding.code == "queue.missing"]
+    assert [(finding.where, finding.repairable) for finding in found] == [("tx", False)]
+
+
 def test_repaired_message_can_be_received(full: Store) -> None:
     lid = full.id("orders", b"a")
     full.raw.zrem(full.key("orders.a"), lid)

@@ -76,10 +76,10 @@ def queue_list(store: Store) -> Faults:
     for path, generation in listed.items():
         view = store.queues[path]
         if view.keys[keys.PROPERTIES] not in store.keys:
-            # Scripts find a queue by its header.
-            header = Edit("hdel", store.key("meta"), view.keys[keys.PROPERTIES])
+            # Its header, by which scripts find a queue, is another fault (``headers``). Messages stay where they are:
+            # only an operator can say which properties their queue had.
             entry = () if view.records else (Edit("hdel", store.key("queues"), path),)
-            yield Fault("queue.missing", path, "is listed but has no properties", (header, *entry))
+            yield Fault("queue.missing", path, "is listed but has no properties", entry)
         elif view.fields.get("generation") != generation:
             text = f"has generation {view.fields.get('generation')}, the list says {generation}"
             yield Fault("queue.generation", path, text, _list(store, view))
