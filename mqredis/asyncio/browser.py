@@ -96,7 +96,7 @@ class Browser:
         await self._queue.manager.run(operations.unmark(self._browsing, message, mark))
 
     async def close(self) -> None:
-        """End the browser: its wait raises OperationCancelled, its lock and its handle marks go."""
+        """End the browser: a read that is under way raises OperationCancelled, its lock and its handle marks go."""
         if not self._queue.handle.closed:  # its close ended the browser, too
             self._queue.manager.driver.cancel(self._browsing)
             await self._queue.manager.run(operations.close(self._browsing))

@@ -446,7 +446,8 @@ class Queue:
         await self._manager.run(handle.cancel(self._handle, tag))
 
     async def close(self) -> None:
-        """Close the handle: its waits raise OperationCancelled, its locks are released (3.1.7.1.6)."""
+        """Close the handle: its waits, and reads that lock at the same time, raise OperationCancelled, its locks are
+        released (3.1.7.1.6)."""
         if not self._handle.closed:
             self._manager.driver.cancel(self._handle)
             await self._manager.run(handle.close_handle(self._handle))

@@ -54,7 +54,8 @@ class GroupWriter:
         """Send the next message; ``last`` ends the group. ``segment``: a part of a message, and more parts follow.
 
         Raises GroupInconsistent when the group has ended, or when its messages are not all sent in a unit of work
-        or all outside one (2245), or not all recoverable or all not (2185); and as ``Queue.send``.
+        or all outside one (2245), or not all recoverable or all not (2185), or while another one is being sent; and as
+        ``Queue.send``.
         """
         unit = unit_of(transaction)
         return self._queue.manager.run(operations.write(self._writing, body, fields, last, segment, unit))

@@ -25,6 +25,7 @@ from mqredis.errors import (
     MessageAlreadyReceived,
     MessageNotFound,
     MqError,
+    OperationCancelled,
     QueueNotAvailable,
     TransactionUsage,
 )
@@ -169,6 +170,12 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     ids = tuple(raw[0].decode() for raw in answer.messages)
     if call.lock:  # noted at once: closing the handle gives back also what cannot be decoded
         handle.locks.update(dict.fromkeys(ids, answer.fence))
+    if browsing.closed:  # its close could not know of this lock and these marks
+        with suppress(MqError):
+            if call.lock:
+                yield from settle(handle, [(ABORT, answer.fence, lookup_id) for lookup_id in ids])
+            yield from _forget_marks(browsing)
+        raise OperationCancelled(f"this browser of queue {handle.path!r} was closed during this read")
     messages = handle.context.decoded(handle.path, answer.messages)
     before = _release_of(browsing)
     browsing.under, browsing.fence = ids, answer.fence if call.lock else ""
@@ -284,8 +291,13 @@ def close(browsing: Browsing) -> Steps[None]:
         return
     try:
         yield from _unlock(browsing)
-        if browsing.marked:
-            while (yield from perform(contents.forget_marks(browsing.handle.address, browsing.name))):
-                pass
+        yield from _forget_marks(browsing)
     except QueueNotAvailable:
         return  # its lock has gone with its queue
+
+
+def _forget_marks(browsing: Browsing) -> Steps[None]:
+    """Remove the handle marks of the browser, if it may have any."""
+    if browsing.marked:
+        while (yield from perform(contents.forget_marks(browsing.handle.address, browsing.name))):
+            pass

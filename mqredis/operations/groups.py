@@ -216,6 +216,8 @@ class Writing:
     handle: Handle
     group_id: Identifier
     progress: Progress = field(default_factory=Progress)
+    busy: bool = False
+    """Is a message being sent, perhaps in another thread or task?"""
     recoverable: bool | None = None
     """Whether the messages that were sent outside of a transaction are recoverable; None before the first."""
 
@@ -269,6 +271,10 @@ def write(
         if name in fields:
             raise InvalidArgument(f"{name} is set by the group")
     before = writing.progress
+    if writing.busy:
+        raise GroupInconsistent(
+            "another message of this group is being sent: wait for it before you send the next"
+        )
     if before.complete:
         raise GroupInconsistent("the last message of this group was sent already", mqrc=2241)
     if before.in_unit is not None and before.in_unit is not (unit is not None):
@@ -289,7 +295,11 @@ def write(
         segment=segment or before.inside_message,
         last_segment=before.inside_message and not segment,
     )
-    sent = yield from send.Send(writing.handle, member, {}, unit)
+    writing.busy = True
+    try:
+        sent = yield from send.Send(writing.handle, member, {}, unit)
+    finally:
+        writing.busy = False
     writing.progress = before.after(len(message.body), segment, last, unit is not None)
     if unit is None:
         writing.recoverable = message.recoverable

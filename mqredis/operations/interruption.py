@@ -1,4 +1,5 @@
 """If a caller is cancelled during a read, the messages that the read has locked are released (docs/guarantees.md).
+So they are if the handle of the read is closed meanwhile, since its close could not know of them.
 
 ``receive``, ``lookup`` and ``wait`` make reads that lock with it. A driver runs ``interrupted`` after the caller of the
 operation was cancelled, in the same thread or task, with the token of the call.
@@ -9,17 +10,21 @@ will.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.commands import manager
 from mqredis.commands.arguments import brings_settlements
 from mqredis.commands.replies import OK, text
 from mqredis.commands.settlement import ABORT
-from mqredis.errors import MqError
+from mqredis.errors import MqError, OperationCancelled
 from mqredis.operations.context import Handle
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import settle
-from mqredis.steps import Call, OutcomeKnown, Steps, perform
+from mqredis.steps import MORE, Call, More, OutcomeKnown, Reply, Steps, perform
+
+if TYPE_CHECKING:
+    from mqredis.commands.read import Found
 
 R = TypeVar("R")
 
@@ -50,15 +55,33 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
     yield OutcomeKnown(token)
 
 
-class ReadCall(QueueCall[R]):
+def release_after_close(handle: Handle, found: Found) -> Steps[None]:
+    """Release what a read has locked while its handle was closed, and raise OperationCancelled."""
+    with suppress(MqError):  # the leases end the locks
+        yield from settle(handle, [(ABORT, found.fence, raw[0].decode()) for raw in found.messages])
+    raise OperationCancelled(f"the handle of queue {handle.path!r} was closed during this read")
+
+
+class ReadCall(QueueCall["Found"]):
     """One call that reads messages through a handle. ``locks``: it locks the messages that it finds."""
 
     __slots__ = ("handle", "locks")
 
-    def __init__(self, handle: Handle, call: Call[R], locks: bool) -> None:
+    def __init__(self, handle: Handle, call: Call[Found], locks: bool) -> None:
         super().__init__(handle.address, call)
         self.handle = handle
         self.locks = locks
+
+    def accept(self, reply: Reply) -> Found | More:
+        """As of a QueueCall. MORE, too, if locks have to be released."""
+        return MORE if self.locks and self.handle.closed else super().accept(reply)
+
+    def resume(self, reply: Reply | None) -> Steps[Found]:
+        """As of a QueueCall. Raises OperationCancelled if the handle of locks was closed."""
+        found = yield from super().resume(reply)
+        if self.locks and self.handle.closed and found.messages:
+            yield from release_after_close(self.handle, found)
+        return found
 
     def interrupted(self, call: Call[Any], token: str) -> Steps[None]:
         """Release the messages that the call has locked."""

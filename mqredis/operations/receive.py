@@ -21,7 +21,7 @@ from mqredis.models.lookup_ids import split_ids
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
-from mqredis.operations.interruption import release_after_interruption
+from mqredis.operations.interruption import release_after_close, release_after_interruption
 from mqredis.operations.matching import Selection, filter_text
 from mqredis.operations.queue_call import complete
 from mqredis.operations.wait import Reader, polls_first, until_found
@@ -218,8 +218,8 @@ class Lock(Operation[Locks]):
 
     def accept(self, reply: Reply) -> Locks | More:
         """The locks, if the first fetch has found any messages."""
-        if reply[0] != OK:
-            return MORE  # nothing was found, more queues are needed, or the call was refused
+        if reply[0] != OK or self.handle.closed:
+            return MORE  # nothing was found, more queues are needed, the call was refused, or locks must be released
         found = understand(self._call, reply)
         return noted(self.handle, found, self._lease) if found.messages else MORE
 
@@ -228,6 +228,8 @@ class Lock(Operation[Locks]):
         handle, earlier, found = self.handle, self.earlier, None
         if reply is not None:
             found = yield from complete(self, handle.address, self._call, reply)
+            if handle.closed and found.messages:
+                yield from release_after_close(handle, found)
         while earlier.pending() > read.BATCH:
             yield from earlier.settle_some(handle)
         reader = Reader(handle, self._fetch, self._wanted, steady=True, lease=self._lease, locks=True)
