@@ -7,6 +7,7 @@
 -- QUEUE[2] its journal
 -- QUEUE[3] its ;retry
 -- QUEUE[4] its ;poison
+-- QUEUE[5] its ;lapsed
 -- RETURNS OK names and values in turn: what `say` appends below; ages and "rate_ms" in ms
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
@@ -33,7 +34,7 @@ say("locked", claim_pages.locked(q))
 say("waiters", redis.call("ZCARD", q.waiters))
 local gone = tonumber(q.gone)
 say("left", gone)
-for n, name in ipairs({ "journal", "retry", "poison" }) do
+for n, name in ipairs({ "journal", "retry", "poison", "lapsed" }) do
   local beside = queue.read(n + 1)
   say(name .. "_messages", beside and beside.messages or 0)
   say(name .. "_bytes", beside and beside.bytes or 0)

@@ -38,8 +38,8 @@ def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, b
             waiters=row["waiters"],
             journal_messages=row["journal_messages"],
             journal_bytes=row["journal_bytes"],
-            retry_messages=row["retry_messages"],
-            retry_bytes=row["retry_bytes"],
+            retry_messages=row["retry_messages"] + row["lapsed_messages"],
+            retry_bytes=row["retry_bytes"] + row["lapsed_bytes"],
             poison_messages=row["poison_messages"],
             poison_bytes=row["poison_bytes"],
             total_in=row["messages"] + row["left"],
@@ -60,7 +60,7 @@ def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, b
         return found, row["sample_due"] == 1
 
     name = path.partition(";")[0]
-    paths = [path, f"{name};journal", f"{name};retry", f"{name};poison"]
+    paths = [path, f"{name};journal", f"{name};retry", f"{name};poison", f"{name};lapsed"]
     return Call("stats", manager.call(*paths), [], parse, changes=False)
 
 

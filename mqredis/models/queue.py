@@ -232,9 +232,9 @@ class QueueStatistics(Model):
     journal_bytes: int
     """Bytes in ``;journal``."""
     retry_messages: int
-    """Messages that rest between two attempts."""
+    """Messages that rest between two attempts (``;retry`` and ``;lapsed``)."""
     retry_bytes: int
-    """Bytes of resting messages."""
+    """Bytes of these messages."""
     poison_messages: int
     """Messages in ``;poison``."""
     poison_bytes: int

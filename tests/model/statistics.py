@@ -17,8 +17,9 @@ def statistics(store: Store, queue: Queue) -> QueueStatistics:
     free = [p for p in positions if p.state is State.AVAILABLE]
     ready = [p for p in free if p.ready]
     name = queue.name.partition(";")[0]
-    beside = {part: store.queues.get(f"{name};{part}") for part in ("journal", "retry", "poison")}
+    beside = {part: store.queues.get(f"{name};{part}") for part in ("journal", "retry", "poison", "lapsed")}
     held = {part: [p.stored.size for p in q.positions.values()] if q else [] for part, q in beside.items()}
+    held["retry"] += held.pop("lapsed")
     sizes_beside: dict[str, Any] = {f"{part}_messages": len(sizes) for part, sizes in held.items()}
     sizes_beside |= {f"{part}_bytes": sum(sizes) for part, sizes in held.items()}
     return QueueStatistics(

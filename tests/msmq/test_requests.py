@@ -293,6 +293,20 @@ def test_statistics_count_messages_rates_and_ages(qm):
         qm.statistics("nowhere")
 
 
+def test_statistics_count_messages_in_the_lapsed_subqueue_as_retried_ones(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=3, delay=10, isolate=True))
+    q.send_many([b"a", b"b"])
+    q.lock_many(2, 0, lease=5)
+    qm.advance_clock(6)
+    qm.maintain()
+    resting = qm.statistics("q").retry_bytes
+    qm.advance_clock(11)
+    qm.maintain()
+    assert qm.queue_info("q;lapsed").messages == qm.queue_info("q").delayed == 2
+    statistics = qm.statistics("q")
+    assert (statistics.retry_messages, statistics.retry_bytes) == (2, resting)
+
+
 def test_rates_count_what_came_and_left_since_the_sample(standing_clock: StandingClock) -> None:
     clock, qm = standing_clock, standing_clock.qm
     q = make(qm)
