@@ -208,10 +208,11 @@ def take(browsing: Browsing, unit: UnitOfWork | None) -> Steps[Message]:
     browsing.need()
     handle = browsing.handle
     handle.need("receive")
+    under, fence = browsing.under, browsing.fence
     found = yield from _under(browsing, "tx" if unit else "take", unit)
-    for lookup_id in browsing.under:
+    for lookup_id in under:
         handle.locks.pop(lookup_id, None)
-    browsing.fence = ""
+    _ended(browsing, fence)
     return _whole(browsing, handle.context.messages(handle.path, found, taken=unit is None))
 
 
@@ -243,10 +244,16 @@ def _under(browsing: Browsing, mode: Mode, unit: UnitOfWork | None) -> Steps[Seq
 
 def _unlock(browsing: Browsing) -> Steps[bool]:
     """Release the lock that the browser holds. False if it had none, or if that has ended with its lease."""
-    before = _release_of(browsing)
+    before, fence = _release_of(browsing), browsing.fence
     settled = yield from settle(browsing.handle, before)
-    browsing.fence = ""
+    _ended(browsing, fence)
     return len(settled.lost) < len(before)
+
+
+def _ended(browsing: Browsing, fence: str) -> None:
+    """Note that the lock with this fence has ended. Another task may have locked the next message meanwhile."""
+    if browsing.fence == fence:
+        browsing.fence = ""
 
 
 def _release_of(browsing: Browsing) -> list[Settlement]:

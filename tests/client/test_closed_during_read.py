@@ -92,3 +92,13 @@ async def test_group_refuses_a_message_while_another_one_is_sent(proxy: Proxy) -
             assert isinstance(results[1], GroupInconsistent)
             await group.send("1", last=True)
         assert [(found.text, found.sequence) async for found in queue.browse()] == [("0", 1), ("1", 2)]
+
+
+@pytest.mark.parametrize("end", ["unlock", "take"])
+async def test_browser_keeps_the_lock_that_it_gets_while_the_one_before_ends(proxy: Proxy, end: str) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        browser = await queue.browser()
+        await browser.first(lock=True)
+        await asyncio.gather(browser.next(lock=True), getattr(browser, end)())
+        await browser.close()
+        assert (await qm.queue_info("q")).locked == 0
