@@ -163,6 +163,7 @@ class End(Operation[None]):
         try:
             return understand(self._call, reply)
         except TransactionSequence:
+            self.unit.grant()  # refuses if another task has ended it meanwhile
             self.unit.finished = "rolled back"
             self.unit.rolled_back()
             raise _rolled_back(self.unit) from None

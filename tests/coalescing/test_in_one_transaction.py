@@ -57,3 +57,19 @@ async def test_first_call_of_a_transaction_that_ended_meanwhile_is_refused(
         await sending
     with pytest.raises(IoTimeout):
         await queue.receive(0)
+
+
+async def test_second_of_two_commits_is_told_of_the_first(qm: QueueManager, gate: Gate) -> None:
+    await qm.create_queue("t", transactional=True)
+    queue = await qm.open("t")
+    unit = await qm.transaction()
+    await queue.send(b"a", transaction=unit)
+    gate.open.clear()
+    commits = [asyncio.ensure_future(unit.commit()) for _ in range(2)]
+    await turns()
+    gate.open.set()
+    ends = await asyncio.gather(*commits, return_exceptions=True)
+    refused = [str(end) for end in ends if isinstance(end, TransactionSequence)]
+    assert len(refused) == 1
+    assert "is committed already" in refused[0]
+    assert (await queue.receive(0)).body == b"a"
