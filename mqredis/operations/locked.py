@@ -8,10 +8,10 @@ for each message of a batch, read ``_key`` and ``_grant`` themselves, and ``note
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from mqredis import codec
-from mqredis.errors import LockLost
+from mqredis.errors import InvalidArgument, LockLost
 from mqredis.models import Message
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations.context import UnitOfWork, lapsed
@@ -152,6 +152,11 @@ class Locked:
             cause = lapsed(handle.context, self.expires_at, "another client has taken it away")
             advice = "; call extend() in time, or lock with a longer lease"
         return lock_lost(handle.path, error.details["lost"], cause, advice)
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"{self!r} cannot be pickled or copied, since only its client can end the lock: pass on its message"
+        )
 
     def __repr__(self) -> str:
         return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from mqredis import codec
 from mqredis.client.locked import LockedMessage
 from mqredis.commands.address import Address
 from mqredis.commands.read import Found
-from mqredis.errors import InvariantBroken
+from mqredis.errors import InvalidArgument, InvariantBroken
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Share
 from mqredis.operations.context import Context, Handle
@@ -42,6 +45,16 @@ def locked(raw: list[Any], queue: Any = None) -> list[LockedMessage]:
     queue = queue or Queue()
     found = Found(raw, "7", 1_000_500, 1_000_000)
     return LockedMessage._each(queue, noted(queue._handle, found, "500"))
+
+
+@pytest.mark.parametrize("use", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_lock_cannot_be_pickled_or_copied(use: Callable[[object], object]) -> None:
+    (lock,) = locked(RAW[:1])
+    with pytest.raises(
+        InvalidArgument, match="cannot be pickled or copied, since only its client can end the lock"
+    ):
+        use(lock)
+    assert use(lock.message)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
