@@ -11,7 +11,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
--- Change together with: the five scripts above, which begin a transaction by the same tx.open; FENCES of
+-- Change together with: the five scripts above, which begin a transaction by tx.open; FENCES of
 -- mqredis/commands/arguments.py lists them (tests/contract/test_arguments.py compares).
 -- Tests: tests/conformance/test_transaction.py.
 local id, lease = ARGV[3], ARGV[4]
@@ -19,7 +19,7 @@ local reply = context.open()
 if reply then return reply end
 local found = tx.find(id)
 if found and found.is_open then return context.close({ status.TRANSACTION_SEQUENCE }) end
-local transaction = tx.open(id, "+" .. lease)
+local transaction = tx.new(id, lease + 0, found and found.count or 0)
 context.mark_changed() -- the history number of this call is the fence
 tx.save(transaction)
 return context.close(context.reply(status.OK, transaction.fence, transaction.deadline, context.now))

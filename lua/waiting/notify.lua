@@ -104,9 +104,16 @@ end
 
 -- Offers the message of the group whose turn it is to a reader that takes any message, without a cursor: it did not arrive now.
 function notify.offer_turn(q)
+  local ids = notify.in_turn(q)
+  if ids[1] then notify.offer_any(q, ids, nil, waiter_text.takes) end
+end
+
+-- Returns a list with the id of the message whose turn it is in a queue whose groups take turns. It is empty if no message may be
+-- taken.
+function notify.in_turn(q)
   group_lock.load()
   local next_entry = group_lock.next_in_turn(q, 1)[1]
-  if next_entry then notify.offer_any(q, { next_entry.id }, nil, waiter_text.takes) end
+  return { next_entry and next_entry.id }
 end
 
 -- Offers the messages of these groups to readers of particular messages, but for those that were offered already, and for groups
@@ -172,9 +179,9 @@ function notify.hand_copy(q, slot, id)
   waiter_text.hand_copy(slot, id, shown, rec, large_body)
 end
 
--- Returns a list with one id, for another reader: that of the message that the reader of this call was notified of, or if nobody
--- may have that now the first one in the queue; where groups take turns, the one whose turn it is. The list is empty if there is
--- none.
+-- Returns a list with one id, for another reader: that of the message that the reader of this call was notified of. If no reader
+-- may take that message now, it is the first one in the queue; where groups take turns, the one whose turn it is. The list is empty
+-- if there is none.
 function notify.left(q)
   local id = waiter_text.notified_of()
   if id and not redis.call("ZSCORE", q.available, id) then id = nil end
@@ -182,6 +189,5 @@ function notify.left(q)
   group_lock.load()
   local rec = id and redis.call("HGET", q.records, id)
   if rec and not group_lock.busy(q, rec) then return { id } end
-  local next_entry = group_lock.next_in_turn(q, 1)[1]
-  return { next_entry and next_entry.id }
+  return notify.in_turn(q)
 end
