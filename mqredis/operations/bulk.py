@@ -226,10 +226,7 @@ def due(delay: float | None, at: datetime | None) -> Action:
     if (delay is None) == (at is None):
         raise InvalidArgument("give either delay, in seconds from now, or at")
     if at is None:
-        wait = checks.seconds(delay, "delay")
-        if wait < 0:
-            raise InvalidArgument(f"delay must not be negative, not {wait}")
-        return Action("due", f"+{milliseconds(wait)}")
+        return Action("due", f"+{milliseconds(checks.seconds(delay, 'delay', negative=False))}")
     if not isinstance(at, datetime) or at.tzinfo is None:  # type: ignore[redundant-expr]  # callers may err
         raise InvalidArgument(f"at must be a datetime with a time zone, not {at!r:.60}")
     ms = int(at.timestamp() * 1000)

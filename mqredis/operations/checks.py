@@ -33,8 +33,10 @@ def type_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def seconds(value: object, what: str, *, positive: bool = False, most: float = LONGEST) -> float:
-    """A finite number of seconds, at most ``most``."""
+def seconds(
+    value: object, what: str, *, positive: bool = False, negative: bool = True, most: float = LONGEST
+) -> float:
+    """A finite number of seconds, at most ``most``. ``positive``: above 0; not ``negative``: 0 or more."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(f"{what} must be a number of seconds, not {value!r:.40}")
     try:
@@ -45,6 +47,8 @@ def seconds(value: object, what: str, *, positive: bool = False, most: float = L
         raise InvalidArgument(f"{what} must be finite and at most {most:.0f} seconds, not {value!r:.40}")
     if positive and result <= 0:
         raise InvalidArgument(f"{what} must be greater than 0, not {value!r:.40}")
+    if not negative and result < 0:
+        raise InvalidArgument(f"{what} must not be negative, not {value!r:.40}")
     return result
 
 

@@ -68,8 +68,7 @@ class Worker:
     ) -> None:
         if heartbeat_seconds is not None:
             checks.seconds(heartbeat_seconds, "heartbeat_seconds", positive=True)
-        if checks.seconds(shutdown_seconds, "shutdown_seconds") < 0:
-            raise InvalidArgument(f"shutdown_seconds must not be negative, not {shutdown_seconds!r:.40}")
+        checks.seconds(shutdown_seconds, "shutdown_seconds", negative=False)
         if metrics is not None:
             address(metrics)
         self.name = name

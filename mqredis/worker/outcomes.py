@@ -17,7 +17,6 @@ from mqredis.errors import (
     BrokerUnavailable,
     DurabilityNotReached,
     HistoryRolledBack,
-    InvalidArgument,
     ManagerNotFound,
     OutcomeUnknown,
     SessionExpired,
@@ -75,8 +74,8 @@ class RetryLater(Exception):
     """
 
     def __init__(self, seconds: float | None = None) -> None:
-        if seconds is not None and checks.seconds(seconds, "seconds of RetryLater") < 0:
-            raise InvalidArgument(f"seconds of RetryLater must not be negative: {seconds}")
+        if seconds is not None:
+            checks.seconds(seconds, "seconds of RetryLater", negative=False)
         super().__init__("try again" if seconds is None else f"try again in {seconds} s")
         self.seconds = seconds
 
