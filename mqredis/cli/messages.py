@@ -244,7 +244,7 @@ def _receive(arguments: Arguments, output: Output) -> None:
     filters, done = _filters(arguments), 0
     if arguments.lookup_id is not None and arguments.count != 1:
         raise InvalidArgument("--lookup-id names one message: leave out --count")
-    standard_output()
+    standard_output()  # refuses a closed one, before any message is removed
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.RECEIVE) as queue:
         while not arguments.count or done < arguments.count:
             try:

@@ -45,9 +45,8 @@ class Liveness:
             self._touched = now
             try:
                 self._file.touch()
-            except (
-                OSError
-            ) as error:  # a full disk is no reason to stop handling; health checks see that the file is old
+            # A full disk is no reason to stop handling: health checks see that the file is old.
+            except OSError as error:
                 log.warning("the health file cannot be touched: %s", error)
 
     def _stuck(self) -> bool:

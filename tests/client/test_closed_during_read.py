@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -48,40 +48,37 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
         yield made
 
 
+async def closed_meanwhile(
+    proxy: Proxy, queue: mqredis.asyncio.Queue, read: Awaitable[Any], close: Coroutine[Any, Any, None]
+) -> None:
+    """Close while the reply of the read is under way: the read is refused, and its messages are available."""
+    rule = proxy.add(Hold(reply=True), where=is_script)
+    task = asyncio.ensure_future(read)
+    assert await asyncio.to_thread(rule.wait, 60)
+    closing = asyncio.create_task(close)
+    await turns()
+    rule.release()
+    with pytest.raises(OperationCancelled, match="closed during this read"):
+        await task
+    await closing
+    info = await queue.manager.queue_info("q")
+    assert (info.ready, info.locked) == (2, 0)
+    assert not queue.handle.locks
+
+
 @pytest.mark.parametrize("read", LOCKS.values(), ids=LOCKS.keys())
 async def test_closing_a_queue_releases_what_a_read_locks_meanwhile(proxy: Proxy, read: Read) -> None:
     async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm:
         queue = await qm.open("q")
         message, cursor = await queue.peek(0), await queue.cursor()
-        rule = proxy.add(Hold(reply=True), where=is_script)
-        task = asyncio.ensure_future(read(queue, message, cursor))
-        assert await asyncio.to_thread(rule.wait, 60)
-        closing = asyncio.create_task(queue.close())
-        await turns()
-        rule.release()
-        with pytest.raises(OperationCancelled, match="closed during this read"):
-            await task
-        await closing
-        info = await qm.queue_info("q")
-        assert (info.ready, info.locked) == (2, 0)
-        assert not queue.handle.locks
+        await closed_meanwhile(proxy, queue, read(queue, message, cursor), queue.close())
 
 
 async def test_closing_a_browser_releases_what_it_locks_and_marks_meanwhile(proxy: Proxy) -> None:
     async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("q") as queue:
         browser = await queue.browser()
-        rule = proxy.add(Hold(reply=True), where=is_script)
-        task = asyncio.create_task(browser.first(lock=True, mark=Mark.HANDLE))
-        assert await asyncio.to_thread(rule.wait, 60)
-        closing = asyncio.create_task(browser.close())
-        await turns()
-        rule.release()
-        with pytest.raises(OperationCancelled, match="closed during this read"):
-            await task
-        await closing
-        info = await qm.queue_info("q")
-        assert (info.ready, info.locked) == (2, 0)
-        assert not queue.handle.locks
+        read = browser.first(lock=True, mark=Mark.HANDLE)
+        await closed_meanwhile(proxy, queue, read, browser.close())
 
 
 async def test_group_refuses_a_message_while_another_one_is_sent(proxy: Proxy) -> None:

@@ -91,7 +91,7 @@ class Backend(Owner):
     def after_fork(self) -> None:
         """Begin with an empty pool, also in a child process: the parent's sockets are never written to."""
         for connection in getattr(self, "_idle", ()):
-            connection.close()  # only the child's copy; the interpreter would warn of a socket that nobody has closed
+            connection.close()  # only the child's copy; the interpreter would warn of an open socket
         # The connections that no call uses. Threads append and pop without the lock.
         self._idle: deque[Connection] = deque()
         # What follows is written under its lock, but for ``_closed``. ``take`` and ``give`` read it without: ``give``
