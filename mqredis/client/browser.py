@@ -28,6 +28,9 @@ class Browser:
 
     A message that arrives before it (with a higher priority, or released by a reader) is found by ``first``, not by
     ``next``. ``for message in browser`` iterates to the end of the queue.
+
+    Use one browser for each task or thread: ``first`` and ``next`` raise IllegalCursorAction while another call of them
+    is under way.
     """
 
     def __init__(self, queue: Queue, browsing: Browsing) -> None:
@@ -57,7 +60,7 @@ class Browser:
         messages without a mark that counts for this browser; ``mark``: mark what is found.
 
         Raises IoTimeout (2033), MatchOptionsError, SelectorSyntaxError, AccessDenied (``lock``), GetInhibited,
-        QueueNotAvailable, OperationCancelled, SealBroken.
+        QueueNotAvailable, OperationCancelled, SealBroken, IllegalCursorAction.
         """
         return self._browse(Browse("first", timeout, match, selector, lock, lease, unmarked, mark))
 

@@ -19,6 +19,7 @@ from mqredis.commands.filters import Filter, Member
 from mqredis.commands.settlement import ABORT, Settlement
 from mqredis.commands.waiting import PEEKS, TAKES
 from mqredis.errors import (
+    IllegalCursorAction,
     InvalidArgument,
     InvalidHandle,
     MatchOptionsError,
@@ -64,6 +65,8 @@ class Browsing:
     """Fence of the lock on the message under the cursor, which is in ``handle.locks``, too; "" without a lock."""
     marked: bool = False
     """May it have set marks of its own, which its close removes?"""
+    busy: bool = False
+    """Is a call of ``first`` or ``next`` under way, perhaps in another thread or task?"""
     closed: bool = False
 
     def need(self) -> None:
@@ -146,8 +149,19 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     If the call fails, the cursor does not move, but with SealBroken it stands on the message that cannot be opened. If
     the lock before cannot be given back, closing the handle does so, or its lease ends it.
     """
-    handle = browsing.handle
     browsing.need()
+    if browsing.busy:  # both would find the same message, or one would give back the lock of the other
+        raise IllegalCursorAction("another call of first or next of this browser is under way")
+    browsing.busy = True
+    try:
+        return (yield from _moved(browsing, call))
+    finally:
+        browsing.busy = False
+
+
+def _moved(browsing: Browsing, call: Browse) -> Steps[Message]:
+    """``browse``, as the only call that moves the cursor."""
+    handle = browsing.handle
     if checks.flag(call.lock, "lock"):
         handle.need("receive")
     found = _filter(browsing, call)

@@ -12,6 +12,7 @@ from mqredis import (
     AccessDenied,
     BrokerUnavailable,
     Grouping,
+    IllegalCursorAction,
     InvalidArgument,
     IoTimeout,
     Mark,
@@ -449,6 +450,18 @@ def test_co_operating_browsers_dispatch_each_message_once(broker):
 
     found = [Pending(dispatch) for _ in range(4)]
     assert sorted(n for f in found for n in f.result()) == list(range(40))
+
+
+def test_browser_refuses_to_move_while_another_thread_moves_it(broker):
+    q = broker.queue()
+    with q.browser() as browser:
+        waiting = broker.wait(lambda: browser.next(30))
+        for move in (browser.first, browser.next):
+            with pytest.raises(IllegalCursorAction):
+                move()
+        put(q, "A")
+        assert waiting.result().body == b"A"
+        assert browser.first().body == b"A"
 
 
 def test_closed_browser_refuses_calls_and_ends_its_wait(broker):
