@@ -59,8 +59,8 @@ def usage(call: Call[Any], path: str) -> TransactionUsage:
 def not_open(transaction: str) -> TransactionSequence:
     """The error for a call in a transaction that is not open any more."""
     return TransactionSequence(
-        f"transaction {transaction!r} is not open any more, and all that was done in it was undone: its lease is over, "
-        "or another client has ended it"
+        f"transaction {transaction!r} is not open any more, and this call did nothing: its lease is over, which has "
+        "undone all that was done in it, or another thread, task or client has ended it"
     )
 
 

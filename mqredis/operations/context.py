@@ -308,7 +308,7 @@ class UnitOfWork:
     paths: dict[str, None] = field(default_factory=dict)
     """The queues of its operations, in the order in which its end names them; a dict is an ordered set here."""
     finished: str = ""
-    """What it is after its end, for errors: "committed", "aborted", "rolled back" or "in doubt"; "" before it."""
+    """What it is after its end, for errors: "committed", "aborted", "over" or "in doubt"; "" before it."""
     lapses: float = math.inf
     """When the lease ends at the latest, on ``context.clock``."""
     doubts: Sequence[Doubt] = ()

@@ -164,7 +164,7 @@ class End(Operation[None]):
             return understand(self._call, reply)
         except TransactionSequence:
             self.unit.grant()  # refuses if another task has ended it meanwhile
-            self.unit.finished = "rolled back"
+            self.unit.finished = "over"
             self.unit.rolled_back()
             raise _rolled_back(self.unit) from None
 
@@ -179,7 +179,9 @@ class End(Operation[None]):
 
 
 def _rolled_back(unit: UnitOfWork) -> TransactionSequence:
-    why = lapsed(unit.context, unit.lapses, "its lease is over, or another client has ended it")
+    why = lapsed(unit.context, unit.lapses, "")
+    if not why:  # a commit elsewhere leaves the same traces as the end of the lease
+        return commands.not_open(unit.id)
     return TransactionSequence(
         f"transaction {unit.id!r} was rolled back, so its messages are back in their places: {why}; call extend() in "
         "time, or give transaction(lease=...) more seconds"

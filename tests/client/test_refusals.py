@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,6 +18,7 @@ from mqredis import (
     TransactionSequence,
     TransactionUsage,
 )
+from mqredis.operations.transaction import End
 from tests.support.backend import Backend
 
 
@@ -192,6 +194,27 @@ def test_ending_a_transaction_after_its_lease_names_the_lease(qm: QueueManager, 
         expected = rf"{tx.id!r} was rolled back, .* its lease ended 3\.\d s ago; call extend\(\) in time"
         with pytest.raises(TransactionSequence, match=expected):
             getattr(tx, end)()
+
+
+@pytest.mark.parametrize("call", ["commit", "abort", "prepare", "extend", "send"])
+def test_transaction_that_another_process_may_have_committed_is_not_called_undone(
+    qm: QueueManager, call: str
+) -> None:
+    with qm.open("orders") as orders:
+        tx = qm.transaction()
+        orders.send(b"x", transaction=tx)
+        qm.run(
+            End(copy.copy(tx.unit), "commit")
+        )  # as a forked process does, or another thread at this moment
+        assert qm.queue_info("orders").ready == 1
+        expected = (
+            f"transaction {tx.id!r} is not open any more, .* or another thread, task or client has ended it"
+        )
+        with pytest.raises(TransactionSequence, match=expected):
+            orders.send(b"y", transaction=tx) if call == "send" else getattr(tx, call)()
+        if call not in ("extend", "send"):
+            with pytest.raises(TransactionSequence, match="is over already"):
+                tx.commit()
 
 
 def test_send_in_a_transaction_after_its_lease_is_refused(qm: QueueManager) -> None:
