@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
 
 
 @opening
-@checks.options("connect()")
+@checks.options("connect()", Settings.model_fields)
 async def connect(
     url: Any = None,
     *,

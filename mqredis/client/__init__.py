@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
-@checks.options("connect()")
+@checks.options("connect()", Settings.model_fields)
 def connect(
     url: Any = None,
     *,

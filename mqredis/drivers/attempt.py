@@ -37,6 +37,9 @@ MAX_RENEWALS = 3
 
 # "ERR unknown command 'FCALL'", "NOPERM ... to run the 'fcall' command": nothing ran.
 _FCALL = re.compile("'fcall(_ro)?'", re.IGNORECASE)
+# How connections fail that begin TLS with a port that does not use it, and the reverse: the port waits, or closes them.
+_NO_TLS = re.compile("SSL|closed|reset|timed out|timeout", re.IGNORECASE)
+_TLS = re.compile("closed|reset", re.IGNORECASE)
 
 # Faults after which a call is tried again until its time is over.
 _RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
@@ -296,13 +299,23 @@ class Attempt:
             return BrokerUnavailable(
                 f"{self.core.where} refused the call until its time was over: {text}{advice}"
             )
-        advice = "Is the server running, and is the URL right?"
+        return BrokerUnavailable(f"{self.core.where} cannot be used: {text}. {self._advice(text)}")
+
+    def _advice(self, text: str) -> str:
+        """What to do about a connection that ended, or was never made, with this error."""
         if "CERTIFICATE_VERIFY_FAILED" in text:
-            advice = (
+            return (
                 "The URL must name the host as its certificate does; ?ssl_ca_certs=/path/ca.pem in the URL adds an "
                 "authority of your own"
             )
-        return BrokerUnavailable(f"{self.core.where} cannot be used: {text}. {advice}")
+        advice = "Is the server running, and is the URL right?"
+        if self.core.run_id:  # a server has answered before
+            return advice
+        if self.core.where.startswith("rediss") and _NO_TLS.search(text):
+            return f"{advice} If this port does not use TLS, the URL begins with redis instead of rediss"
+        if self.core.where.startswith(("redis:", "redis+")) and _TLS.search(text):
+            return f"{advice} If this port uses TLS, the URL begins with rediss instead of redis"
+        return advice
 
     def final(self, error: MqError) -> MqError:
         """The error of the call, after ``error`` has ended its tries. Nearly all errors say that nothing was done, so

@@ -9,7 +9,7 @@ wrong value. ``tests/bad_input`` gives wrong values to each argument.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
@@ -125,8 +125,11 @@ def reason(value: object) -> str:
     return escape(text.encode("utf-8", "replace").decode())
 
 
-def options(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a function whose users may misspell keyword arguments: InvalidArgument names the nearest one."""
+def options(title: str, settings: Container[str] = ()) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a function whose users may misspell keyword arguments: InvalidArgument names the nearest one.
+
+    ``settings``: the names for which it says instead that they belong into ``settings=Settings(...)``.
+    """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         parameters = signature(function).parameters
@@ -138,7 +141,10 @@ def options(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
             for name in kwargs:
                 if name not in known:
-                    raise InvalidArgument(f"{title} has no option {name!r:.40}{did_you_mean(name, known)}")
+                    hint = did_you_mean(name, known)
+                    if name in settings:
+                        hint = f": it is a setting, so give settings=Settings({name}=...)"
+                    raise InvalidArgument(f"{title} has no option {name!r:.40}{hint}")
             return function(*args, **kwargs)
 
         return checked

@@ -53,7 +53,7 @@ class Worker:
     Raises InvalidArgument for times that are none, and for ``metrics`` that are no address.
     """
 
-    @checks.options("Worker")
+    @checks.options("Worker", Settings.model_fields)
     def __init__(
         self,
         url: Any = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,29 @@ def test_unreachable_server_is_broker_unavailable(start_server):
 def test_invalid_url_is_an_invalid_argument(url):
     errors = errors_of_both_interfaces(url)
     assert [type(e) for e in errors] == [InvalidArgument, InvalidArgument]
+
+
+@pytest.mark.parametrize(
+    "url, reason",
+    [
+        ("redis://localhost:99999/0", "port must be a number up to 65535"),
+        ("redis://localhost:port/0", "port must be a number up to 65535"),
+        ("redis+cluster://a:1,b:x", "port must be a number up to 65535"),
+        ("redis://localhost/-1", "database must be a number, 0 or more"),
+        ("redis://localhost?db=-1", "database must be a number, 0 or more"),
+    ],
+)
+def test_error_of_an_invalid_url_names_the_part_that_is_wrong(url: str, reason: str) -> None:
+    errors = errors_of_both_interfaces(url)
+    assert [reason in str(error) for error in errors] == [True, True]
+
+
+def test_setting_that_is_given_to_connect_is_named_in_the_error() -> None:
+    options: dict[str, Any] = {"lease_seconds": 3}
+    with pytest.raises(
+        InvalidArgument, match=r"it is a setting, so give settings=Settings\(lease_seconds=\.\.\.\)"
+    ):
+        mqredis.connect(**options)
 
 
 def test_foreign_data_under_the_key_of_the_manager_is_kept(server):

@@ -48,6 +48,24 @@ def test_message_is_sent_and_received_over_tls(serve: Serve):
                 queue.receive(0.05)  # opens the subscription, over TLS as well
 
 
+@pytest.mark.parametrize("scheme, hint", [("redis", "begins with rediss"), ("rediss", "begins with redis ")])
+def test_error_of_the_wrong_scheme_names_the_other_one(
+    serve: Serve, start_server: Callable[..., RedisServer], scheme: str, hint: str
+):
+    address = (
+        serve("127.0.0.1")[0] if scheme == "redis" else start_server(tcp=True).tcp_url[len("redis://") :]
+    )
+    quick = mqredis.Settings(retry_seconds=0.1, connect_timeout_seconds=0.2)
+
+    async def connect() -> None:
+        await mqredis.asyncio.connect(f"{scheme}://{address}", settings=quick)
+
+    with pytest.raises(mqredis.BrokerUnavailable, match=hint):
+        mqredis.connect(f"{scheme}://{address}", settings=quick)
+    with pytest.raises(mqredis.BrokerUnavailable, match=hint):
+        asyncio.run(connect())
+
+
 def test_subscription_over_tls_is_read_while_no_other_thread_sends(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ):

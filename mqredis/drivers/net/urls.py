@@ -190,16 +190,21 @@ def _database(text: str, options: dict[str, Any]) -> int:
     if number is None:
         text = text.strip("/")
         if text and not text.isdigit():
-            raise _error("the database must be a number")
+            raise _error("the database must be a number, 0 or more")
         number = int(text or 0)
     if number < 0:
-        raise _error("the database must be a number >= 0")
+        raise _error("the database must be a number, 0 or more")
     return int(number)
 
 
 def _endpoint(address: str, port: int) -> tuple[str, int]:
     parts = urlsplit(f"//{address}")
-    found = parts.port
+    try:
+        found = parts.port
+    except ValueError:  # what stands for the port may be a part of a password
+        raise _error(
+            "the port must be a number up to 65535 (is a special character in the password written as %XX?)"
+        ) from None
     return parts.hostname or "localhost", port if found is None else found
 
 
