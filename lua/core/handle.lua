@@ -5,8 +5,8 @@
 -- session is gone is gone, too. Access is one of Access in mqredis/models/enums.py, share "deny" or "none"
 -- (mqredis/operations/handle.py).
 --
--- Change together with: `_ALLOWED` in mqredis/operations/context.py, which refuses what a handle may not do; its row "receive" is
--- handle.receives (tests/contract/test_constants.py compares). The doctor reads the members (`handles` in
+-- Change together with: `_ALLOWED` in mqredis/operations/open_queue.py, which refuses what a handle may not do; its row "receive"
+-- is handle.receives (tests/contract/test_constants.py compares). The doctor reads the members (`handles` in
 -- mqredis/operations/doctor/checks/sessions.py). tests/conformance/test_open.py has the rules of access and share.
 --
 -- In ranges of members "}" is the byte behind "|", and "~" is behind all letters.

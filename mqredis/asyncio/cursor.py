@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.models import Message
 from mqredis.operations import cursor as operations
-from mqredis.operations.context import lease_of, unit_of
+from mqredis.operations.context import lease_of
+from mqredis.operations.unit_of_work import unit_of
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self, Unpack
 from mqredis.models import Identifier, Sent
 from mqredis.models.header import MemberFields
 from mqredis.operations import groups as operations
-from mqredis.operations.context import unit_of
 from mqredis.operations.groups import Writing
+from mqredis.operations.unit_of_work import unit_of
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -13,7 +13,7 @@ from mqredis.errors import IoTimeout
 from mqredis.models import Mark, Match, Message
 from mqredis.operations import browser as operations
 from mqredis.operations.browser import Browse, Browsing
-from mqredis.operations.context import unit_of
+from mqredis.operations.unit_of_work import unit_of
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -48,8 +48,9 @@ from mqredis.operations import (
     topics,
     transaction,
 )
-from mqredis.operations.context import Context, handle_of
+from mqredis.operations.context import Context
 from mqredis.operations.matching import Selection
+from mqredis.operations.open_queue import handle_of
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:

@@ -16,11 +16,13 @@ from mqredis.errors import BrokerUnavailable, IoTimeout, LockLost, OutcomeUnknow
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.header import MessageFields
 from mqredis.operations import checks, groups, handle, lookup, peek, receive, send
-from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
+from mqredis.operations.context import lease_of
 from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.earlier_locks import earlier_locks, note_outcome, settle_all
 from mqredis.operations.locked import lost_of
+from mqredis.operations.open_queue import Handle, handle_of
 from mqredis.operations.receive import Locks
+from mqredis.operations.unit_of_work import unit_of
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:

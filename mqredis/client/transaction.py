@@ -2,7 +2,7 @@
 """A transaction: sends, receives and moves over several queues, all or nothing.
 
 ``QueueManager.transaction`` makes it; applications and workers end it. Operations take its ``unit``
-(``operations.context``), and ``operations.transaction`` ends that.
+(``operations.unit_of_work``), and ``operations.transaction`` ends that.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Self
 from mqredis.errors import MqError, OutcomeUnknown, TransactionSequence
 from mqredis.models import Durability, Message
 from mqredis.operations import transaction as operations
-from mqredis.operations.context import UnitOfWork, handle_of
 from mqredis.operations.durability.wrapper import durably
+from mqredis.operations.open_queue import handle_of
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ Callers import them from ``mqredis``; messages, sends and seeks have them as val
 
 ``commands.filters`` has a letter for each option of Grouping, ``operations.browser`` one for each Mark;
 ``operations.durability.levels`` and its neighbours, and ``drivers.durability``, have what each Durability needs;
-``operations.context``, ``operations.handle`` and ``lua/core/handle.lua`` the rules of Access and Share. The scripts
+``operations.open_queue``, ``operations.handle`` and ``lua/core/handle.lua`` the rules of Access and Share. The scripts
 have the bits of Acknowledge and Journal and the numbers of MessageClass (``lua/features/trace.lua``), and the words of
 Access and Seek (``queue_open.lua``, ``lookup.lua``). A record with another sum of acknowledgements counts as damaged
 (``codec/decode.py``). ``tests/contract`` compares the numbers of Acknowledge and MessageClass.

@@ -32,13 +32,15 @@ from mqredis.errors import (
 )
 from mqredis.models import Grouping, Mark, Match, Message
 from mqredis.operations import checks, matching
-from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.context import lease_of
 from mqredis.operations.handle import still_there
 from mqredis.operations.matching import Selection
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.peek import peeking
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.receive import fetch
 from mqredis.operations.settle import settle
+from mqredis.operations.unit_of_work import UnitOfWork, owner_of
 from mqredis.operations.wait import Fetch, Reader, until_found
 from mqredis.steps import Steps, perform, procedure
 

@@ -26,9 +26,10 @@ from mqredis.models import Access, Match, Share
 from mqredis.models.operator import BulkResult
 from mqredis.models.text import milliseconds
 from mqredis.operations import actions, checks, matching
-from mqredis.operations.context import Context, Handle
+from mqredis.operations.context import Context
 from mqredis.operations.handle import closing, open_handle, refuse_move
 from mqredis.operations.matching import Selection
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, procedure

@@ -3,45 +3,36 @@
 ``connect`` makes the ``Context`` of a client, and all operations take it. ``ServerState`` is that of ``drivers.core``,
 which sets it; ``prepared`` also serves ``cli.scripts``. docs/extending.md lists what integrations may use.
 
-The threads of a blocking client share a context, its handles and its units of work without a lock. ``__del__`` runs in
-the thread that drops the last reference, whatever it is doing, so it only appends to a deque.
+The threads of a blocking client share a context, its handles and its units of work without a lock.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 from mqredis import codec
 from mqredis.commands.address import Address
-from mqredis.commands.filters import Member
-from mqredis.commands.queues import FLAGS
-from mqredis.commands.transactions import Doubt
 from mqredis.errors import (
-    AccessDenied,
     InvalidArgument,
-    InvalidHandle,
     SealBroken,
-    TransactionSequence,
 )
 from mqredis.keys import ManagerKeys
-from mqredis.models import Access, Message, Outgoing, Share
+from mqredis.models import Message, Outgoing
 from mqredis.models.text import milliseconds
 from mqredis.operations.checks import seconds
+from mqredis.operations.open_queue import Handle
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.sealing import Sealer
 from mqredis.settings import ENV_PREFIX, LONGEST_LEASE, Settings
 from mqredis.steps import Operation
-
-if TYPE_CHECKING:
-    from mqredis.selector import Selector
 
 log = logging.getLogger("mqredis")
 
@@ -183,233 +174,11 @@ class Context:
         return opened
 
 
-@dataclass(slots=True, eq=False)
-class Logical:
-    """The position of a handle in a group: the next member, and whether the group is read in a unit of work."""
-
-    member: Member | None = None
-    in_unit: bool = False
-    log: list[tuple[object, Member | None, bool]] = field(default_factory=list)
-    """Reads whose messages may be returned, oldest first: the lock or unit of work, and the position before it."""
-
-    def advance(self, reader: object, member: Member | None, in_unit: bool) -> None:
-        """A read succeeded. ``reader``: the lock or unit of work that may return the message; None: it cannot be
-        returned."""
-        if reader is not None:
-            self.log.append((reader, self.member, self.in_unit))
-        self.member, self.in_unit = member, in_unit
-
-    def back(self, reader: object) -> None:
-        """The messages of this lock or unit of work were returned: go back to the position before it, unless an
-        earlier one was returned already."""
-        for at, (each, member, in_unit) in enumerate(self.log):
-            if each == reader:
-                self.member, self.in_unit = member, in_unit
-                del self.log[at:]
-                return
-
-    def settle(self, reader: object) -> None:
-        """The messages of this lock or unit of work will not be returned."""
-        if self.log:
-            self.log = [entry for entry in self.log if entry[0] != reader]
-
-
-_ALL = Access.ALL
-# As handle.receives in lua/core/handle.lua, which compares share modes.
-_RECEIVES = (Access.RECEIVE, Access.ADMIN, Access.ALL)
-_ALLOWED: dict[str, tuple[Access, ...]] = {
-    "send": (Access.SEND, Access.ADMIN, Access.ALL),
-    "receive": _RECEIVES,
-    "peek": (*_RECEIVES, Access.PEEK),
-}
-# IBM MQ's reason codes of a use that the access of a handle does not allow.
-_MQRC = {"send": 2039, "receive": 2037, "peek": 2036}
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Handle:
-    """An open queue (OpenQueueDescriptor, MS-MQDMPR 3.1.1.16)."""
-
-    context: Context
-    address: Address
-    number: str
-    """Names the handle within the session (lua/core/handle.lua); "" of a multiple-element name, which the broker does
-    not know."""
-    access: Access
-    share: Share
-    flags: str
-    """The letters of the queue's properties that are set (``FLAGS``), when it was opened."""
-    max_message_bytes: int
-    """Largest message that may be sent through the handle, in bytes, by queue and settings."""
-    closed: bool = False
-    waited: bool = False
-    """Did the last read have to wait? Then the next one registers its waiter with its first call."""
-    locks: dict[str, str] = field(default_factory=dict)  # lookup id -> fence, of locks not settled yet
-    selector: Selector | None = None
-    """The selector that was given when the handle was opened; each read returns only messages that it selects."""
-    getting: Logical = field(default_factory=Logical)
-    """The position of reads in logical order."""
-    parts: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    """The lookup ids of locked messages that were joined from segments, by the fence and the id of the first one. The
-    fence tells them from a later lock of the first segment alone."""
-    elements: tuple[Handle, ...] = ()  # of a multiple-element name
-    batchers: dict[type, Any] = field(default_factory=dict)
-    """The batchers of this handle, by class of operation (``drivers/coalescing``)."""
-    topic: bool = field(init=False)
-    """Is it a topic?"""
-    transactional: bool = field(init=False)
-    """Does the queue hold transactional messages?"""
-    group_exclusive: bool = field(init=False)
-    """Do groups take turns?"""
-
-    def __post_init__(self) -> None:
-        self.topic, self.transactional, self.group_exclusive = (
-            FLAGS[name] in self.flags for name in ("topic", "transactional", "group_exclusive")
-        )
-
-    @property
-    def path(self) -> str:
-        """Name of the queue, with its subqueue."""
-        return self.address.path
-
-    def __del__(self) -> None:
-        """Keep a handle that holds locks until its client is closed, which gives them back."""
-        if self.locks and not self.closed:
-            self.context.dropped.append(self)
-
-    def close(self) -> None:
-        """Close the handle: ``need`` raises from now on."""
-        self.closed = True
-
-    def need(self, use: str) -> None:
-        """Raise unless the handle is open and was opened for this use: "send", "receive" or "peek"."""
-        if self.access is _ALL and not self.closed and (use == "receive" or ";" not in self.address.path):
-            return  # the most frequent case: Access.ALL allows each use
-        if self.closed:
-            raise InvalidHandle(f"this handle of queue {self.path!r} is closed")
-        if use == "send" and ";" in self.path and not self.elements:
-            raise AccessDenied(f"messages cannot be sent to {self.path!r}: they are moved or copied there")
-        if self.access not in _ALLOWED[use]:
-            raise AccessDenied(
-                f"the handle of queue {self.path!r} was opened with access {self.access.value!r}, "
-                f"which does not allow to {use}",
-                mqrc=_MQRC[use],
-            )
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class UnitOfWork:
-    """A transaction (MS-MQDMPR 3.1.1.14) as its client knows it."""
-
-    context: Context
-    id: str
-    lease_ms: int
-    fence: str = ""  # "" before its first operation, which begins it
-    paths: dict[str, None] = field(default_factory=dict)
-    """The queues of its operations, in the order in which its end names them; a dict is an ordered set here."""
-    finished: str = ""
-    """What it is after its end, for errors: "committed", "aborted", "over" or "in doubt"; "" before it."""
-    lapses: float = math.inf
-    """When the lease ends at the latest, on ``context.clock``."""
-    doubts: Sequence[Doubt] = ()
-    """Its calls with an unknown outcome; set when the transaction is about to end."""
-    undo: tuple[Callable[[], None], ...] = ()
-    """Functions that an abort calls to restore the state of groups that are written in logical order."""
-    inherited: bool = False
-    """Is it that of the parent process, which ends it?"""
-    readers: tuple[Logical, ...] = ()
-    """Positions in groups that an abort restores, of handles that read in the unit of work."""
-
-    def __del__(self) -> None:
-        """Keep a unit of work that has begun until its client is closed, which aborts it."""
-        if self.open:
-            self.context.dropped.append(self)
-
-    @property
-    def open(self) -> bool:
-        """Does the broker know it, and has this process to end it?"""
-        return bool(self.fence) and not self.finished and not self.inherited
-
-    def rolled_back(self) -> None:
-        """The unit of work was undone."""
-        for restore in reversed(self.undo):
-            restore()
-        self.undo = ()
-        for reader in self.readers:
-            reader.back(self)
-
-    def committed(self) -> None:
-        """The unit of work was committed: its messages will not be returned."""
-        for reader in self.readers:
-            reader.settle(self)
-
-    def grant(self) -> str:
-        """The fence that a call names, or the lease with which it begins the transaction."""
-        if self.finished:
-            raise TransactionSequence(f"transaction {self.id!r} is {self.finished} already")
-        return self.fence or f"+{self.lease_ms}"
-
-    def renewed(self, lease_ms: int) -> None:
-        """The lease was begun or renewed just now."""
-        self.lapses = self.context.clock() + lease_ms / 1000
-
-    def touched(self, fence: str, handle: Handle) -> None:
-        """An operation of this unit of work on this queue succeeded. ``fence``: in its reply, of the transaction.
-
-        The lease runs from the first operation; later ones do not renew it. Raises TransactionSequence if this one
-        began it while another task ended it: the broker had not heard of it by then, so this one is no part of it.
-        """
-        if self.finished and not self.fence:
-            raise TransactionSequence(
-                f"transaction {self.id!r} was {self.finished} while this call was under way, so what the call did is "
-                "undone when the lease ends: wait for the calls in a transaction before you end it"
-            )
-        if not self.fence:
-            self.renewed(self.lease_ms)
-        self.fence = fence
-        address = handle.address
-        if address.path not in self.paths:
-            self.paths.update(dict.fromkeys(address.family))
-
-
-def unit_of(transaction: object) -> UnitOfWork | None:
-    """The unit of work behind what a caller gave as ``transaction``, a Transaction of either interface."""
-    if transaction is None:
-        return None
-    unit = getattr(transaction, "unit", None)
-    if not isinstance(unit, UnitOfWork):
-        raise InvalidArgument(f"transaction must be a mqredis Transaction, not {type(transaction).__name__}")
-    return unit
-
-
-def handle_of(queue: object) -> Handle:
-    """The handle behind what a caller gave as a queue, a Queue of either interface."""
-    handle = getattr(queue, "handle", None)
-    if not isinstance(handle, Handle):
-        raise InvalidArgument(f"an open mqredis Queue is needed, not {type(queue).__name__}")
-    return handle
-
-
 def lease_of(context: Context, lease: float | None) -> int:
     """A lease in ms, from seconds or the default. Raises InvalidArgument beyond what the setting may be, too."""
     if lease is None:
         return context.lease_ms
     return milliseconds(seconds(lease, "lease", positive=True, most=LONGEST_LEASE))
-
-
-def lapsed(context: Context, until: float, otherwise: str) -> str:
-    """When a lease ended, for an error; ``otherwise`` if it should not be over by this process's clock."""
-    ago = context.clock() - until
-    return f"its lease ended {ago:.1f} s ago" if ago >= 0 else otherwise
-
-
-def owner_of(handle: Handle, unit: UnitOfWork | None) -> tuple[str, str]:
-    """Id and grant of the transaction a call runs in, or two empty texts."""
-    if unit is None:
-        return "", ""
-    if unit.context is not handle.context and unit.context.keys.tag != handle.context.keys.tag:
-        raise InvalidArgument("the transaction belongs to another queue manager")
-    return unit.id, unit.grant()
 
 
 def prepared(

@@ -25,11 +25,13 @@ from mqredis.errors import (
 )
 from mqredis.models import Match, Message
 from mqredis.operations import checks, matching
-from mqredis.operations.context import Handle, UnitOfWork, lease_of
+from mqredis.operations.context import lease_of
 from mqredis.operations.handle import still_there
 from mqredis.operations.matching import Selection
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.peek import peeking
 from mqredis.operations.receive import Locks, fetch, noted
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, procedure
 

@@ -22,7 +22,7 @@ from mqredis.commands.read import Found
 from mqredis.commands.settlement import COMMIT, Lost
 from mqredis.errors import InvalidArgument
 from mqredis.operations import checks
-from mqredis.operations.context import Handle
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.settle import forget, forget_all, lock_lost, settle_segments, still_open, whole
 from mqredis.steps import Call, Payload, Steps, procedure
 

@@ -20,9 +20,11 @@ from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
 from mqredis.models.text import identifier, names
 from mqredis.operations import checks, matching, send
-from mqredis.operations.context import Handle, UnitOfWork, lease_of
+from mqredis.operations.context import lease_of
 from mqredis.operations.matching import Selection
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.receive import Locks, fetch, noted
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, procedure
 

@@ -25,10 +25,12 @@ from mqredis.errors import (
 from mqredis.keys import path_of
 from mqredis.models import Access, Match, Share
 from mqredis.operations import checks, leftovers, refusals
-from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
+from mqredis.operations.context import Context
 from mqredis.operations.matching import Selection, filter_text, selection
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import abort_all
+from mqredis.operations.unit_of_work import UnitOfWork, owner_of
 from mqredis.status import Status
 from mqredis.steps import Operation, Steps, perform, procedure
 

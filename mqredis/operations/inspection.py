@@ -36,8 +36,9 @@ from mqredis.models.lookup_ids import lookup_id_of
 from mqredis.models.text import Identifier, names
 from mqredis.models.worker import RunningHandler, WorkerInfo
 from mqredis.operations import checks, matching, queue
-from mqredis.operations.context import Context, Handle
+from mqredis.operations.context import Context
 from mqredis.operations.matching import Selection
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
 

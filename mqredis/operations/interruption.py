@@ -18,7 +18,7 @@ from mqredis.commands.arguments import brings_settlements
 from mqredis.commands.replies import OK, text
 from mqredis.commands.settlement import ABORT
 from mqredis.errors import MqError, OperationCancelled
-from mqredis.operations.context import Handle
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import settle
 from mqredis.steps import MORE, Call, More, OutcomeKnown, Reply, Steps, perform

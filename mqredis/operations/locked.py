@@ -14,10 +14,10 @@ from mqredis import codec
 from mqredis.errors import InvalidArgument, LockLost
 from mqredis.models import Message
 from mqredis.models.lookup_ids import format_id
-from mqredis.operations.context import UnitOfWork, lapsed
 from mqredis.operations.receive import Locks
 from mqredis.operations.settle import Settle, lock_lost
 from mqredis.operations.transaction import settle_in
+from mqredis.operations.unit_of_work import UnitOfWork, lapsed
 from mqredis.steps import Operation
 
 

@@ -11,11 +11,13 @@ from mqredis.commands.read import Found
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.context import lease_of
 from mqredis.operations.interruption import ReadCall
 from mqredis.operations.matching import filter_text
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.receive import Locks, noted
+from mqredis.operations.unit_of_work import UnitOfWork, owner_of
 from mqredis.steps import Steps, procedure
 
 

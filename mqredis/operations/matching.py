@@ -19,7 +19,9 @@ from mqredis.commands.filters import Filter, Member, matched, only, single
 from mqredis.errors import GroupInconsistent, InvalidArgument, MatchOptionsError, SelectorSyntaxError
 from mqredis.models import Grouping, Match, Message
 from mqredis.operations import checks
-from mqredis.operations.context import Context, Handle, Logical, UnitOfWork
+from mqredis.operations.context import Context
+from mqredis.operations.open_queue import Handle, Logical
+from mqredis.operations.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
     from mqredis.selector import Selector

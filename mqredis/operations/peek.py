@@ -14,9 +14,10 @@ from mqredis.commands.waiting import PEEKS, Waiter
 from mqredis.errors import TransactionUsage
 from mqredis.models import Match, Message
 from mqredis.models.lookup_ids import format_id
-from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.matching import Selection, filter_text
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Fetch, Reader, until_found
 from mqredis.steps import Call, Steps, procedure
 

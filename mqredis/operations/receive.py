@@ -19,11 +19,13 @@ from mqredis.commands.waiting import TAKES, Waiter
 from mqredis.models import Match, Message
 from mqredis.models.lookup_ids import split_ids
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.context import lease_of
 from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
 from mqredis.operations.interruption import release_after_close, release_after_interruption
 from mqredis.operations.matching import Selection, filter_text
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import complete
+from mqredis.operations.unit_of_work import UnitOfWork, owner_of
 from mqredis.operations.wait import Reader, polls_first, until_found
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 

@@ -13,9 +13,10 @@ from mqredis.errors import InvalidArgument
 from mqredis.models import Access, Match, Message, Share
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks, matching, peek
-from mqredis.operations.context import Context, Handle
+from mqredis.operations.context import Context
 from mqredis.operations.handle import closing, open_handle
 from mqredis.operations.matching import Selection
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, Wait, Woken, procedure

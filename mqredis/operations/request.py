@@ -25,9 +25,10 @@ from mqredis.keys import REPLIES
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
 from mqredis.models.text import names
 from mqredis.operations import checks, leftovers, queue
-from mqredis.operations.context import Context, Handle
+from mqredis.operations.context import Context
 from mqredis.operations.handle import closing, open_handle
 from mqredis.operations.leftovers import UNREACHABLE
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.receive import Receive
 from mqredis.operations.send import Send, outgoing
 from mqredis.steps import Steps, TimeLimit, procedure

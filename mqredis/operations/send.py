@@ -23,10 +23,11 @@ from mqredis.models.fields import GROUPED, TRACED, WINDOW
 from mqredis.models.lookup_ids import SIZE, split_ids
 from mqredis.models.text import names
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, UnitOfWork, owner_of
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall, complete
 from mqredis.operations.refusals import LARGER
 from mqredis.operations.server_checks import refuse_volatile
+from mqredis.operations.unit_of_work import UnitOfWork, owner_of
 from mqredis.steps import (
     MORE,
     Call,

@@ -32,7 +32,8 @@ from mqredis.commands.settlement import (
     Settlement,
 )
 from mqredis.errors import InvalidHandle, InvariantBroken, LockLost
-from mqredis.operations.context import Handle, lease_of
+from mqredis.operations.context import lease_of
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall, complete
 from mqredis.status import Status
 from mqredis.steps import (

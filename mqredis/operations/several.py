@@ -15,10 +15,12 @@ from mqredis.commands.waiting import TAKES
 from mqredis.errors import InvalidArgument, MqError
 from mqredis.models import Message
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, UnitOfWork, lease_of
+from mqredis.operations.context import lease_of
 from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
 from mqredis.operations.leftovers import UNREACHABLE
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.receive import Locks, fetch, noted
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Steps, procedure
 

@@ -2,7 +2,7 @@
 
 ``Transaction`` of both interfaces and ``worker.transaction_loop`` make them. ``locked`` ends messages that were
 locked in a transaction with ``settle_in``, and ``shutdown`` aborts what is open. The ``UnitOfWork`` of
-``operations.context`` is what all of them share; the interface sets its ``doubts`` before ``End``, from what the
+``operations.unit_of_work`` is what all of them share; the interface sets its ``doubts`` before ``End``, from what the
 driver knows.
 """
 
@@ -27,8 +27,10 @@ from mqredis.errors import (
 from mqredis.models import Message
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks
-from mqredis.operations.context import Context, Handle, UnitOfWork, lapsed, lease_of
+from mqredis.operations.context import Context, lease_of
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import provide
+from mqredis.operations.unit_of_work import UnitOfWork, lapsed
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, procedure, understand
 
 # What a transaction is after its end; a preparation does not end it.

@@ -32,9 +32,10 @@ from mqredis.errors import (
     QueueNotAvailable,
 )
 from mqredis.operations import checks
-from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.interruption import ReadCall
 from mqredis.operations.leftovers import UNREACHABLE
+from mqredis.operations.open_queue import Handle
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.steps import MORE, Call, Listen, Reply, Steps, Wait, Woken, perform
 
 

@@ -19,7 +19,7 @@ from mqredis.models.enums import MessageClass
 from mqredis.models.inspection import TrailEvent
 from mqredis.models.lookup_ids import generated_id
 from mqredis.models.properties import PropertyValue, write_properties
-from mqredis.operations import context
+from mqredis.operations import open_queue
 from mqredis.operations.doctor.checks import keys as key_checks
 from mqredis.operations.doctor.checks import manager, policies, queues, sessions, trails
 from mqredis.operations.doctor.snapshot import _HEADER
@@ -320,7 +320,7 @@ def test_reasons_of_departures() -> None:
 
 def test_handles_that_take_messages() -> None:
     receives = module("core/handle").receives
-    assert {access for access in Access if receives(access.value)} == set(context._ALLOWED["receive"])
+    assert {access for access in Access if receives(access.value)} == set(open_queue._ALLOWED["receive"])
 
 
 def test_selectors_know_the_letters_of_property_values() -> None:

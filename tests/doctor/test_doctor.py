@@ -15,7 +15,7 @@ from mqredis.commands import doctor as commands
 from mqredis.commands.doctor import Edit
 from mqredis.commands.waiting import Waiter
 from mqredis.keys import ManagerKeys
-from mqredis.operations.context import handle_of
+from mqredis.operations.open_queue import handle_of
 from mqredis.steps import perform
 from tests.doctor.conftest import GHOST, Store
 from tests.support.backend import Backend

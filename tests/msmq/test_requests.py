@@ -19,7 +19,7 @@ from mqredis import (
     RetryPolicy,
 )
 from mqredis.operations import queue, redrive
-from mqredis.operations.context import Handle
+from mqredis.operations.open_queue import Handle
 from mqredis.steps import Wait, Woken, procedure
 from tests.msmq.kit import drain, make
 from tests.support.facade import Pending

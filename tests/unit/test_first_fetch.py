@@ -14,8 +14,10 @@ from mqredis.errors import MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
 from mqredis.operations import receive
-from mqredis.operations.context import Context, Handle, UnitOfWork
+from mqredis.operations.context import Context
 from mqredis.operations.earlier_locks import EarlierLocks
+from mqredis.operations.open_queue import Handle
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Reader, until_found
 from mqredis.settings import Settings
 from mqredis.status import Status

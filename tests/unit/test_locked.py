@@ -19,7 +19,8 @@ from mqredis.commands.read import Found
 from mqredis.errors import InvalidArgument, InvariantBroken
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Share
-from mqredis.operations.context import Context, Handle
+from mqredis.operations.context import Context
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.receive import noted
 from mqredis.operations.settle import ends
 from mqredis.settings import Settings

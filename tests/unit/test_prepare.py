@@ -13,7 +13,9 @@ from mqredis.errors import InvalidArgument, MessageTooLarge, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
 from mqredis.operations import send
-from mqredis.operations.context import Context, Handle, UnitOfWork
+from mqredis.operations.context import Context
+from mqredis.operations.open_queue import Handle
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.settings import Settings
 from mqredis.status import Status
 

@@ -17,7 +17,8 @@ from mqredis.drivers.forms import ScriptForms
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
 from mqredis.operations import browser
-from mqredis.operations.context import Context, Handle
+from mqredis.operations.context import Context
+from mqredis.operations.open_queue import Handle
 from mqredis.operations.settle import abort_all, forget
 from mqredis.settings import Settings
 

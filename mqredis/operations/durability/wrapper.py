@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, MqError
 from mqredis.models import Durability
-from mqredis.operations.context import UnitOfWork
 from mqredis.operations.durability.changes import permanent
+from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.steps import Call, Durable, Operation, Steps, Wait, procedure
 
 R = TypeVar("R")
