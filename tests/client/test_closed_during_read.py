@@ -48,10 +48,17 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
         yield made
 
 
+async def attempts(qm: mqredis.asyncio.QueueManager) -> list[int]:
+    async with qm.open("q") as queue:
+        return [message.attempts async for message in queue.browse()]
+
+
 async def closed_meanwhile(
     proxy: Proxy, queue: mqredis.asyncio.Queue, read: Awaitable[Any], close: Coroutine[Any, Any, None]
 ) -> None:
-    """Close while the reply of the read is under way: the read is refused, and its messages are available."""
+    """Close while the reply of the read is under way: the read is refused, and its messages are available, without a
+    failed attempt."""
+    before = await attempts(queue.manager)
     rule = proxy.add(Hold(reply=True), where=is_script)
     task = asyncio.ensure_future(read)
     assert await asyncio.to_thread(rule.wait, 60)
@@ -64,6 +71,7 @@ async def closed_meanwhile(
     info = await queue.manager.queue_info("q")
     assert (info.ready, info.locked) == (2, 0)
     assert not queue.handle.locks
+    assert await attempts(queue.manager) == before
 
 
 @pytest.mark.parametrize("read", LOCKS.values(), ids=LOCKS.keys())

@@ -101,6 +101,7 @@ def test_interrupted_lock_is_released(proxy: Proxy, how: dict[str, Any]) -> None
             assert qm.unknown == []
             lock = queue.lock(0)
             assert lock.message.text == "body"
+            assert (lock.message.delivery_count, lock.message.attempts) == (2, 1)
             lock.commit()
 
 
