@@ -12,15 +12,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TextIO
 
 from mqredis import embedded
 from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
-from mqredis.client import QueueManager, connect
+from mqredis.client import LockedMessage, Queue, QueueManager, connect
 from mqredis.errors import BrokerRefused, InvalidArgument, MqError, lacks_right
 from mqredis.keys import kept_by_broker
+from mqredis.operations import giveback, settle
 from mqredis.settings import Settings
 
 Arguments = argparse.Namespace
@@ -120,6 +121,22 @@ def with_pauses(qm: QueueManager, rows: Iterable[Mapping[str, Any]]) -> list[dic
     """Rows of queues, each with ``paused``: has an operator paused the queue for all workers?"""
     paused = {pause.name for pause in qm.pauses() if pause.kind == "queue"}
     return [{**row, "paused": row["name"] in paused} for row in rows]
+
+
+@contextmanager
+def given_back(queue: Queue) -> Iterator[list[LockedMessage]]:
+    """A list for the locks that the block holds: those that are not settled at its end are given back.
+
+    That the output could not be written, or Ctrl-C, is no failed attempt of a message: after some of these a retry
+    policy deletes it.
+    """
+    held: list[LockedMessage] = []
+    try:
+        yield held
+    finally:
+        left = settle.ends(giveback.orderly(), [lock for lock in held if not lock.settled], queue)
+        with suppress(MqError):  # their leases end
+            queue.manager.run(settle.settle(queue.handle, left))
 
 
 @contextmanager

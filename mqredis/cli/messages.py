@@ -22,6 +22,7 @@ from mqredis.cli.common import (
     Arguments,
     Subparsers,
     command,
+    given_back,
     given_settings,
     open_manager,
     standard_input,
@@ -245,7 +246,11 @@ def _receive(arguments: Arguments, output: Output) -> None:
     if arguments.lookup_id is not None and arguments.count != 1:
         raise InvalidArgument("--lookup-id names one message: leave out --count")
     standard_output()  # refuses a closed one, before any message is removed
-    with open_manager(arguments) as qm, qm.open(arguments.queue, Access.RECEIVE) as queue:
+    with (
+        open_manager(arguments) as qm,
+        qm.open(arguments.queue, Access.RECEIVE) as queue,
+        given_back(queue) as held,
+    ):
         while not arguments.count or done < arguments.count:
             try:
                 if arguments.lookup_id is not None:
@@ -256,8 +261,9 @@ def _receive(arguments: Arguments, output: Output) -> None:
                 if done:
                     break
                 raise
-            with locked:
-                show(locked.message, arguments, output)
+            held[:] = [locked]
+            show(locked.message, arguments, output)
+            locked.commit()
             done += 1
             if arguments.lookup_id is not None:
                 break

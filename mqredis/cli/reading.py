@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ def browse(arguments: Arguments, qm: QueueManager, **how: Any) -> Iterator[Messa
         yield from queue.browse(**how)
 
 
-def exported(arguments: Arguments, qm: QueueManager, **how: Any) -> Iterator[dict[str, Any]]:
+def exported(arguments: Arguments, qm: QueueManager, **how: Any) -> Generator[dict[str, Any]]:
     """The lines of ``export``: delayed and resting messages with the time when that ends, then the available ones.
 
     In this order a message whose delay ends meanwhile is not missed.

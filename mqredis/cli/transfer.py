@@ -11,8 +11,8 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import UnsupportedOperation
@@ -26,6 +26,7 @@ from mqredis.cli.common import (
     Subparsers,
     command,
     existing,
+    given_back,
     open_manager,
     standard_input,
     standard_output,
@@ -100,9 +101,11 @@ def _export(arguments: Arguments, output: Output) -> None:
         log = logged(arguments, qm, "drain", arguments.queue, changes=arguments.drain, **asked(arguments))
         with _target(arguments.file, new=arguments.drain) as file, log as told:
             rows = _drained(arguments, qm, file, how) if arguments.drain else exported(arguments, qm, **how)
-            for row in output.progress(rows, "exporting", total):
-                file.write(output.encode(row) + "\n")
-                count += 1
+            # If the file cannot be written, locks are given back before the client is closed.
+            with closing(rows):
+                for row in output.progress(rows, "exporting", total):
+                    file.write(output.encode(row) + "\n")
+                    count += 1
             file.flush()
             left = _left(arguments, qm)
             told(f"exported and removed {counted(count, 'message')} of {arguments.queue}", count)
@@ -116,19 +119,18 @@ def _export(arguments: Arguments, output: Output) -> None:
 
 def _drained(
     arguments: Arguments, qm: QueueManager, file: IO[str], how: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any]]:
     """Lock a batch, hand it out to be written, and commit it together with locking the next one.
 
     Raises LockLost if messages that were written went back to the queue: their lines would be written again.
     """
-    written: list[LockedMessage] = []
     removed = 0
-    with qm.open(arguments.queue, Access.RECEIVE) as queue:
+    with qm.open(arguments.queue, Access.RECEIVE) as queue, given_back(queue) as held:
         while True:
-            try:
+            written, locks = held.copy(), list[LockedMessage]()
+            with suppress(IoTimeout):  # what was written is settled by the last look, too
                 locks = queue.lock_many(read.BATCH, 0, lease=LEASE, settle=written, **how)
-            except IoTimeout:
-                locks = []  # what was written was settled by this last look
+            held[:] = locks
             kept = sum(not lock.settled for lock in written)
             if kept:
                 raise LockLost(
@@ -141,7 +143,6 @@ def _drained(
             for lock in locks:
                 yield to_json(lock.message)
             _keep(file)
-            written = locks
 
 
 def _keep(file: IO[str]) -> None:

@@ -1,8 +1,8 @@
 """Instructions with which a reader gives a message back: does the delivery count as an attempt, and why did it fail?
 
-Workers (their loops and ``worker.failed_attempts``) and kombu use it, and locked messages (``asyncio.locked``) describe
-errors with it. Reads that end before their caller has the messages (``interruption``, ``browser``) give them back with
-``orderly``. The console finds the properties of failed messages by ``REPORT``.
+Workers (their loops and ``worker.failed_attempts``), kombu and ``cli.common`` use it, and locked messages
+(``asyncio.locked``) describe errors with it. Reads that end before their caller has the messages (``interruption``,
+``browser``) give them back with ``orderly``. The console finds the properties of failed messages by ``REPORT``.
 
 The texts are settlement actions (``settle``, lua/core/settle) and verdicts of a transaction's end
 (``transaction.End``); lua/core/release reads them. Plain readers know only ABORT: ``LockedMessage.abort``, perhaps with

@@ -1,7 +1,8 @@
 """The end of locks: commit, abort, reject, renew (MS-MQDMPR 3.1.7.1.12).
 
-Locked messages (``operations.locked``), ``browser``, ``worker.lock_loop``, ``worker.prefetch`` and ``kombu.locks`` make
-them; a closed handle and a closed client give their locks back with them, and an interrupted read what it has locked.
+Locked messages (``operations.locked``), ``browser``, ``worker.lock_loop``, ``worker.prefetch``, ``kombu.locks`` and
+``cli.common`` make them; a closed handle and a closed client give their locks back with them, and an interrupted read
+what it has locked.
 ``earlier_locks`` has the commits that a read carries out on its way.
 
 asyncio carries out several settlements of one handle with one call (``Settle.fitting`` and ``joined``, called by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mqredis
-from mqredis.cli import transfer
+from mqredis.cli import messages, transfer
 from mqredis.cli.exits import Exit
 from mqredis.commands.send import BATCH
 from tests.cli.conftest import Run
@@ -142,6 +143,27 @@ def test_drain_locks_for_longer_than_readers_do(orders: Run, monkeypatch: pytest
     monkeypatch.setattr(transfer, "_keep", lambda _: flush())
     orders("export", "orders", "--drain")
     assert [lease.total_seconds() > 500 for lease in leases] == [True]
+
+
+@pytest.mark.parametrize(
+    "words", [("export", "last", "--drain"), ("receive", "last"), ("receive", "last", "--raw")]
+)
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space"), KeyboardInterrupt()])
+def test_message_that_cannot_be_written_has_no_failed_attempt(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: BaseException
+) -> None:
+    run("queue", "create", "last", "--retry", '{"immediate": 0, "final": "drop"}')
+    run("send", "last", "kept")
+
+    def fails() -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(transfer, "_keep", lambda _: fails())
+        broken.setattr(messages, "show", lambda *_: fails())
+        run(*words, code=Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Exit.REFUSED)
+    (row,) = run("receive", "last", "--json").rows
+    assert (row["body"], row["delivery_count"], row["attempts"]) == ("kept", 2, 1)
 
 
 def _lines(count: int) -> str:
