@@ -60,6 +60,7 @@ def logged(
     """Log the action of the ``with`` block and its result; without ``changes``, log nothing.
 
     The block calls the function that it gets with the text of its result, and the number of messages that it changed.
+    An action of several steps calls it after each, so that the log has the number also if a later one fails.
     """
     result, count = "done", 0
 
@@ -77,6 +78,6 @@ def logged(
     except BaseException as error:
         with suppress(MqError):  # the first error is the one to show
             outcome = {"error": f"{type(error).__name__}: {error}"[:OUTCOME_TEXT]}
-            operator.end(action, queue, token=token, outcome=outcome)
+            operator.end(action, queue, token=token, outcome=outcome, changed=count)
         raise
     operator.end(action, queue, token=token, outcome={"result": result[:OUTCOME_TEXT]}, changed=count)

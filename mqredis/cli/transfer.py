@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -94,37 +94,65 @@ def register(subparsers: Subparsers) -> None:
 
 def _export(arguments: Arguments, output: Output) -> None:
     how = chosen(arguments)
-    count = 0
+    done = _Exported()
     with open_manager(arguments) as qm:
         info = qm.queue_info(existing(qm, arguments.queue))
         total = info.ready if arguments.drain else info.ready + info.delayed
         log = logged(arguments, qm, "drain", arguments.queue, changes=arguments.drain, **asked(arguments))
         with _target(arguments.file, new=arguments.drain) as file, log as told:
-            rows = _drained(arguments, qm, file, how) if arguments.drain else exported(arguments, qm, **how)
+            rows = (
+                _drained(arguments, qm, file, how, done, told)
+                if arguments.drain
+                else exported(arguments, qm, **how)
+            )
             # If the file cannot be written, locks are given back before the client is closed.
-            with closing(rows):
+            with done if arguments.drain else nullcontext(), closing(rows):
                 for row in output.progress(rows, "exporting", total):
                     file.write(output.encode(row) + "\n")
-                    count += 1
+                    done.lines += 1
             file.flush()
             left = _left(arguments, qm)
-            told(f"exported and removed {counted(count, 'message')} of {arguments.queue}", count)
     if arguments.file is not None:
-        output.line(
-            f"{counted(count, 'message')} written to {arguments.file}", queue=arguments.queue, messages=count
-        )
+        text = f"{counted(done.lines, 'message')} written to {arguments.file}"
+        output.line(text, queue=arguments.queue, messages=done.lines)
     if left:
         output.warning(f"not exported: {'; '.join(left)}")
 
 
+@dataclass
+class _Exported:
+    """How far an export has come. As the context of a drain it notes that in an error that ends it."""
+
+    lines: int = 0
+    """How many lines were written."""
+    removed: int = 0
+    """The messages of so many of them were removed."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is None or isinstance(error, LockLost):  # this one says it
+            return
+        text = f"removed {counted(self.removed, 'message')}"
+        if self.lines > self.removed:
+            still = "may still be" if _in_doubt(error) else "are still"
+            text += f"; the lines from {self.removed + 1} on are of messages that {still} in the queue"
+        error.add_note(text)
+
+
 def _drained(
-    arguments: Arguments, qm: QueueManager, file: IO[str], how: dict[str, Any]
+    arguments: Arguments,
+    qm: QueueManager,
+    file: IO[str],
+    how: dict[str, Any],
+    done: _Exported,
+    told: Callable[[str, int], None],
 ) -> Generator[dict[str, Any]]:
     """Lock a batch, hand it out to be written, and commit it together with locking the next one.
 
     Raises LockLost if messages that were written went back to the queue: their lines would be written again.
     """
-    removed = 0
     with qm.open(arguments.queue, Access.RECEIVE) as queue, given_back(queue) as held:
         while True:
             written, locks = held.copy(), list[LockedMessage]()
@@ -135,11 +163,14 @@ def _drained(
             if kept:
                 raise LockLost(
                     f"{kept} of the last {counted(len(written), 'line')} are of messages that were not removed: their "
-                    f"locks ended while they were written. Those of the {removed} lines before were removed"
+                    f"locks ended while they were written. Those of the {done.removed} lines before were removed"
                 )
+            done.removed += len(written)
+            told(
+                f"exported and removed {counted(done.removed, 'message')} of {arguments.queue}", done.removed
+            )
             if not locks:
                 return
-            removed += len(written)
             for lock in locks:
                 yield to_json(lock.message)
             _keep(file)
@@ -189,6 +220,7 @@ def _import(arguments: Arguments, output: Output) -> None:
         done,
     ):
         lines = islice(enumerate(output.progress(file, "importing"), 1), arguments.skip, None)
+        told(done.text(), 0)
         try:
             for batch in _batches(lines):
                 alive = [message for message in batch.messages if message is not None]
@@ -198,12 +230,12 @@ def _import(arguments: Arguments, output: Output) -> None:
                 done.lines = batch.last
                 done.sent += len(alive)
                 done.expired += len(batch.messages) - len(alive)
+                told(done.text(), done.sent)
         except BaseException:  # an interruption, too
             if done.sent:
                 text = f"sent the first {counted(done.sent, 'message')}, and then failed"
                 output.line(text, queue=arguments.queue, messages=done.sent, expired=done.expired)
             raise
-        told(done.text(), done.sent)
     output.line(done.text(), queue=arguments.queue, messages=done.sent, expired=done.expired)
 
 
@@ -232,15 +264,17 @@ class _Done:
         text = self.text() if self.lines else "nothing was sent"
         if self.lines:
             text += f"; lines 1 to {self.lines} are done: continue with --skip {self.lines}"
-        uncertain = isinstance(error, OutcomeUnknown | DurabilityNotReached) or not isinstance(
-            error, Exception
-        )
-        if uncertain and self.sending > self.lines:
+        if _in_doubt(error) and self.sending > self.lines:
             text += (
                 f"; lines {self.lines + 1} to {self.sending} may have been sent as well (then continue with "
                 f"--skip {self.sending}): look at the queue before you continue"
             )
         error.add_note(text)
+
+
+def _in_doubt(error: BaseException) -> bool:
+    """May the call that this error has ended have been carried out? An interruption may have come in it."""
+    return isinstance(error, OutcomeUnknown | DurabilityNotReached) or not isinstance(error, Exception)
 
 
 class _Batch(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -164,6 +165,29 @@ def test_message_that_cannot_be_written_has_no_failed_attempt(
         run(*words, code=Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Exit.REFUSED)
     (row,) = run("receive", "last", "--json").rows
     assert (row["body"], row["delivery_count"], row["attempts"]) == ("kept", 2, 1)
+
+
+@pytest.mark.parametrize(
+    "error, still", [(OSError(errno.ENOSPC, "no space"), "are still"), (KeyboardInterrupt(), "may still be")]
+)
+def test_drain_that_failed_says_which_lines_are_of_messages_that_it_removed(
+    orders: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, still: str
+) -> None:
+    orders("send", "orders", "--lines", stdin=_lines(BATCH + 2))
+    dump, synced = tmp_path / "dump", itertools.count()
+
+    def fsync(_: int) -> None:
+        if next(synced):
+            raise error
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    code = Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Exit.REFUSED
+    told = orders("export", "orders", "--file", str(dump), "--drain", code=code).err
+    assert f"removed {BATCH} messages; the lines from {BATCH + 1} on are of messages that {still} in" in told
+    assert len(dump.read_text().splitlines()) == BATCH + 2
+    assert orders("queue", "info", "orders", "--json").rows[0]["ready"] == 2
+    logged = orders("actions", "--json").rows[0]
+    assert (logged["action"], logged["changed"]) == ("drain", BATCH)
 
 
 def _lines(count: int) -> str:
