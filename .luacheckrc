@@ -21,7 +21,7 @@ stds.broker = {
       },
       table = { fields = { "concat", "insert", "remove", "sort" } },
       math = { fields = { "abs", "ceil", "floor", "fmod", "huge", "max", "min", "modf" } },
-      "tonumber", "tostring", "type", "pairs", "ipairs", "next", "select", "unpack",
+      "setmetatable", "tonumber", "tostring", "type", "pairs", "ipairs", "next", "select", "unpack",
       "pcall", "error", "assert",
    },
 }

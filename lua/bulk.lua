@@ -60,7 +60,6 @@ end
 if context.missing then return finish(context.missing) end
 
 -- choose -----------------------------------------------------------------------------------------
-bulk_actions.load()
 local chosen = bulk_actions.all[action]
 local is_first_call = progress_text == ""
 local progress

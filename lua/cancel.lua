@@ -14,7 +14,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "waiting/waiters"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 --- require "waiting/notify"
 -- Change together with: receive.lua, which ends with the status that this script hands to its reader ("cancelled" of
 -- waiting/waiter_text); peeks have no tag. Tests: tests/conformance/test_cancel.py.

@@ -16,7 +16,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/timers"
 --- require "waiting/waiters"
 --- require "claims/claims"

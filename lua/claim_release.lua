@@ -45,7 +45,6 @@ if context.missing then return finish() end
 
 -- First a page of a committed claim, whose messages were received (claims/drain): none of them is given back.
 if claim.draining then
-  drain.load()
   drain.page(q, claim)
   if not claim.draining then claims.save(q, claim) end
   return finish(status.CONTINUE, 0)

@@ -20,7 +20,7 @@
 --- require "core/timers"
 --- require "claims/claims"
 --- require "waiting/waiters"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 -- Change together with: claims/fill, which decides what a claim takes; claim_match.lua, which looks for pipelines with a selector.
 -- Tests: tests/client/test_claims.py, tests/matching/test_notified_readers.py, tests/spark/test_idle.py.
 local generation, after, registration, old_ticket = ARGV[3], ARGV[4], ARGV[5], ARGV[6]

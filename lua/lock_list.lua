@@ -20,8 +20,8 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/locks"
---- require "core/message_state"
---- require "core/record"
+--- require lazy "core/message_state"
+--- require lazy "core/record"
 --- require "admin/ordered"
 --- require "transactions/tx"
 --- require lazy "matching/filter"
@@ -36,10 +36,7 @@ local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 
 local criteria, looks = nil, count -- looks: how many locks this call looks at
-if filter_text ~= "" then
-  filter.load()
-  criteria, looks = filter.parse(filter_text), most_looks
-end
+if filter_text ~= "" then criteria, looks = filter.parse(filter_text), most_looks end
 if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end -- broker time from here on
 
 -- Returns the locks behind `deadline` and `id`, in the order of both, as tables {id, deadline}; those of the queue's header

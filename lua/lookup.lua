@@ -26,7 +26,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/queue"
 --- require "core/timers"
 --- require "core/seek"
@@ -58,18 +58,13 @@ if context.missing then return finish(context.missing) end
 local transaction, refusal
 if q.options.get_inhibited then return finish({ status.GET_INHIBITED }) end
 if mode == "tx" then
-  tx.load()
   transaction, refusal = tx.enter(q, owner, grant)
   if refusal then return finish({ refusal }) end
 end
 
 local criteria
-if filter_text ~= "" then
-  filter.load()
-  criteria = filter.parse(filter_text)
-end
+if filter_text ~= "" then criteria = filter.parse(filter_text) end
 local skips_busy = mode ~= "peek" and q.locks_groups
-if skips_busy then group_lock.load() end
 
 -- May this call read the message of this entry? Not if the filter excludes it, nor may it take one of a busy group.
 local function admits(entry)
@@ -110,7 +105,6 @@ local function current(id)
   local state = entry.state
   if not state then
     -- It is delayed or expired, or locked in a packed page of a claim.
-    claim_pages.load()
     return nil, mode == "peek" and claim_pages.find(q, id) and status.TRANSACTION_USAGE or nil
   end
   if message_state.is_purged(state) then return end

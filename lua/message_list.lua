@@ -23,9 +23,9 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/message"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/timers"
 --- require "admin/ordered"
 --- require lazy "claims/claim_pages"
@@ -47,17 +47,13 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 local retry_queue, parent
 if queue.is_subqueue(q, "retry") then parent = queue.read(2) else retry_queue = queue.read(2) end
 local criteria
-if filter_text ~= "" then
-  filter.load()
-  criteria = filter.parse(filter_text)
-end
+if filter_text ~= "" then criteria = filter.parse(filter_text) end
 -- From here on score and until_ms are broker times.
 if score ~= "" then score = string.format("%.0f", score + context.lead) end
 until_ms = until_ms ~= "" and until_ms + context.lead or nil
 
 -- Is this message, which has no state and is not available, in a packed page of a claim?
 local function in_packed_page(id)
-  claim_pages.load()
   return claim_pages.find(q, id) ~= nil
 end
 

@@ -22,7 +22,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
 --- require "core/seek"
 --- require lazy "transactions/tx"
@@ -58,7 +58,6 @@ if context.missing then return finish(context.missing) end
 -- decide -----------------------------------------------------------------------------------------
 local transaction, refusal
 if transaction_id ~= "" then
-  tx.load()
   transaction, refusal = tx.enter(q, transaction_id, fence)
   if refusal then return finish({ refusal }) end
 end

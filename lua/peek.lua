@@ -29,9 +29,9 @@
 --- require "core/seek"
 --- require "core/position"
 --- require "core/message"
---- require "core/record"
+--- require lazy "core/record"
 --- require "waiting/waiters"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 -- Change together with: receive.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py);
 -- waiting/notify, whose notify.hand_copy makes the copy that a waiting peek gets. Tests: tests/conformance/test_peek.py,
 -- test_cursor.py, test_wait.py.

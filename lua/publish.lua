@@ -46,7 +46,6 @@ if transactional ~= q.options.transactional then return waiters.finish(q, { stat
 if q.options.put_inhibited then return waiters.finish(q, { status.PUT_INHIBITED }) end
 local transaction
 if transactional then
-  tx.load()
   transaction = tx.open(transaction_id, fence)
   if not transaction then return waiters.finish(q, { status.TRANSACTION_SEQUENCE }) end
 end
@@ -56,7 +55,6 @@ local entries = topic.entries(batch, priorities)
 -- `true` for features.plan and features.accept, as in a transaction: nothing arrives in the topic itself. topic.plan does for each
 -- copy what a send outside of a transaction does.
 if batch.asking then
-  features.load()
   code = features.plan(q, batch.asking, true)
   if code then return waiters.finish(q, { code }) end
 end

@@ -39,7 +39,6 @@ if is_first_call then limit = context.last_sequential() end
 -- Removes a page of the available messages that match the filter. Returns how many, and the id behind which the search goes on,
 -- nil if it is complete.
 local function purge_matching()
-  search.load()
   local entries, further = search.read_page(q, filter_text, place, sweep.page)
   local old = {}
   for n = 1, #entries do

@@ -55,7 +55,6 @@ end
 
 -- Removes a page of messages of such a claim. Returns how many, nil if context.missing names queues that this takes.
 local function drain_page(q, claim)
-  drain.load()
   local count = drain.page(q, claim)
   if not claim.draining then claims.save(q, claim) end
   return count

@@ -34,7 +34,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/message"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
 --- require "core/removal"
 --- require "core/queue"
@@ -42,7 +42,7 @@
 --- require "core/settle"
 --- require "core/timers"
 --- require "waiting/waiters"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 --- require lazy "features/group_lock"
 --- require lazy "matching/search"
 --- require lazy "transactions/tx"
@@ -64,7 +64,6 @@ if context.again then -- a repeated call
   return message.again(q)
 end
 if context.handover and q and mode == "lock" and ticket ~= "" then -- a sender has made this call for the reader
-  handoff.load()
   q = queue.open(1)
   if handoff.held(q) then return handoff.confirm(q) end
 end
@@ -79,7 +78,6 @@ if q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED 
 count = count + 0 -- as a number
 local transaction, code
 if mode == "tx" then
-  tx.load()
   transaction, code = tx.enter(q, owner, grant)
   if code then return waiters.finish(q, { code }) end
   count = math.min(count, tx.most - transaction.count)
@@ -94,7 +92,6 @@ if waits then
   if ticket ~= "" and kind == "notified" then notified_id = rest end
 end
 local groups_take_turns = q.locks_groups
-if groups_take_turns then group_lock.load() end
 local cursor_kind, from, current = "", "", nil -- current: the entry that a cursor is on
 if cursor ~= "" then
   cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
@@ -107,7 +104,6 @@ if cursor ~= "" then
 end
 -- A search may refuse such a filter (field G of matching/filter), and here it would do so after the settlements.
 if ARGV[settlements_at] and filter_text ~= "" and seek.names_next_member(filter_text) then
-  search.load()
   code = search.refuses(q, filter_text)
   if code then return waiters.finish(q, { code }) end
 end

@@ -14,7 +14,7 @@
 -- RETURNS MESSAGE_NOT_FOUND
 -- FLAGS allow-oom
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/queue"
 --- require "core/position"
 --- require "transactions/tx"

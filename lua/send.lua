@@ -48,23 +48,16 @@ if reply then return reply end
 local q = queue.read(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local more_timers, handed -- of timers.serve and handoff.offer
-if queue.is_due(q) then
-  timers.load()
-  more_timers = timers.serve(q, true)
-end
+if queue.is_due(q) then more_timers = timers.serve(q, true) end
 
 -- decide -----------------------------------------------------------------------------------------
-if context.missing then
-  waiters.load()
-  return waiters.finish(q, context.missing)
-end
+if context.missing then return waiters.finish(q, context.missing) end
 local code, transaction, batch
 if transactional ~= q.options.transactional then
   code = status.TRANSACTION_USAGE
 elseif q.options.put_inhibited then
   code = status.PUT_INHIBITED
 elseif transactional then
-  tx.load()
   transaction = tx.open(transaction_id, fence)
   if not transaction then code = status.TRANSACTION_SEQUENCE end
 end
@@ -72,7 +65,6 @@ if not code then batch, code = enqueue.parse(q, first) end
 local count = batch and #batch.records
 if transaction and batch and transaction.count + count > tx.most then code = status.TRANSACTION_TOO_LARGE end
 if not code and (context.manager.limited or q.quota_messages or q.quota_bytes) then
-  quota.load()
   code = quota.refuses(q, count, batch.bytes)
 end
 if not code and batch.asking then code = features.plan(q, batch.asking, transactional) end
@@ -81,11 +73,7 @@ if not code and batch.asking then code = features.plan(q, batch.asking, transact
 -- no other one: if the call could not serve all timers, the client calls again before anything is refused.
 if code or context.missing then
   if code and more_timers then context.ask_again() end
-  if not context.missing then
-    refusal.load()
-    refusal.trace(q, code, first, transactional)
-  end
-  waiters.load()
+  if not context.missing then refusal.trace(q, code, first, transactional) end
   return waiters.finish(q, context.missing or { code })
 end
 
@@ -93,17 +81,11 @@ end
 context.mark_changed()
 local ids = enqueue.ids(priorities, count, transactional)
 enqueue.put(q, ids, batch, transaction)
-if q.waiting and count == 1 and not transaction then
-  handoff.load()
-  handed = handoff.offer(q, ids[1], batch.records[1])
-end
+if q.waiting and count == 1 and not transaction then handed = handoff.offer(q, ids[1], batch.records[1]) end
 reply = context.reply(status.OK, ids[2] and table.concat(ids) or ids[1], transaction and transaction.fence)
--- As waiters.finish, which is loaded only if a reader has to be notified; a lock that was handed over is published before that.
+-- As waiters.finish, but that a lock which was handed over is published before readers are notified.
 store.save(q)
 reply = context.close(reply)
 if handed then handoff.publish(handed) end
-if q.waiting or context.sides then
-  waiters.load()
-  waiters.notify(q)
-end
+if q.waiting or context.sides then waiters.notify(q) end
 return reply

@@ -13,7 +13,7 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/timers"
 --- require "admin/samples"
 --- require "claims/claim_pages"

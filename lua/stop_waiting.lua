@@ -12,7 +12,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "waiting/waiters"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 --- require lazy "waiting/handoff"
 --- require lazy "waiting/notify"
 -- Change together with: receive.lua, which confirms a lock that was handed over, where this gives it back; waiting/notify.
@@ -27,15 +27,11 @@ if not q then return context.close({ status.OK }) end
 -- in each case the next reader is notified, since the message may still be there.
 waiter_text.take()
 if context.handover then -- a sender has handed a lock to it (core/replay)
-  handoff.load()
   if handoff.held(q) then handoff.back(q) end
 end
 local was_notified = waiters.drop(q, waiter_text.member(registration, filter_text), filter_text) == 0
 -- q.arrived: ids of messages that readers are notified of. A lock that went back has set it.
-if was_notified and not q.arrived then
-  notify.load()
-  q.arrived = notify.left(q)
-end
+if was_notified and not q.arrived then q.arrived = notify.left(q) end
 reply = context.close({ status.OK })
 waiters.notify(q)
 return reply

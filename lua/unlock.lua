@@ -16,7 +16,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/queue"
 --- require "core/position"
 --- require "core/settle"

@@ -9,7 +9,7 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 -- Change together with: `waiters` in mqredis/commands/inspection.py, which parses the texts.
 -- Tests: tests/inspection/test_holders.py.
 -- budget: readers and queues that one call examines; most: readers of one queue that are counted.

@@ -9,7 +9,7 @@ A file is read line by line, which relies on how the files of ``lua/`` are writt
 - its functions begin with ``function x.name(`` at the left margin, and end with the line ``end`` there, or with the
   word ``end`` on the same line. What stands between functions is kept if the module is;
 - a function or table is needed if its name occurs in code anywhere else, in a string as well. So no name is put
-  together at run time, and ``x.load()`` is written out.
+  together at run time.
 
 A file that breaks this does not join, or a call of it fails: ``tests/contract/test_headers.py`` calls every script.
 """
@@ -32,7 +32,6 @@ _STATUS_USE = re.compile(r"\bstatus\.([A-Z_]+)\b")
 
 _WORD = re.compile(r"\w+")
 _DOTTED = re.compile(r"\b(?=(\w+\.\w+))")
-_CALLED = re.compile(r"\b(?=(\w+\.\w+)\()")
 
 
 class ScriptError(Exception):
@@ -129,22 +128,12 @@ def dotted(lines: Iterable[Line]) -> set[str]:
     return found
 
 
-def calls(lines: Iterable[Line]) -> set[str]:
-    """Each ``x.y`` that the code of these lines calls."""
-    return {name for _, _, line in lines for name in _CALLED.findall(line.partition("--")[0])}
-
-
 def words(lines: Iterable[Line]) -> set[str]:
     """Each word in the code of these lines."""
     return {word for _, _, line in lines for word in _names(line)[0]}
 
 
 # ---- functions -----------------------------------------------------------------------------------------------------
-
-
-def function_names(lines: Iterable[Line]) -> set[str]:
-    """The functions that these lines define."""
-    return {match[1] for _, _, line in lines if (match := _FUNCTION.match(line))}
 
 
 def by_function(lines: list[Line]) -> Iterator[tuple[str, Line]]:

@@ -126,7 +126,7 @@ class Library:
     @cached_property
     def joined(self) -> list[Line]:
         """The lines of its bundle, each with its file and its number there."""
-        return bundles.join(_files(root()), *self.scripts)
+        return bundles.join_library(_files(root()), *self.scripts)
 
     @cached_property
     def text(self) -> str:

@@ -1,6 +1,6 @@
 --- require "claims/claim_pages"
 --- require "claims/claims"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/queue"
 --- used by admin/audit
 -- The messages in packed pages of claims (claims/claim_pages), as the doctor reads them: admin/audit asks for each message that has

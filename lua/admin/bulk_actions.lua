@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/removal"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "admin/redrive"
 --- require lazy "admin/rewrite"
 --- require lazy "core/transfer"
@@ -44,7 +44,6 @@ end
 -- Returns the queue with this encoded name, which belongs to the family of q; nil and a status if it does not exist, unless
 -- context.missing asks for it. `make`: create it if it does not exist.
 function bulk_actions.plan_target(q, name, make)
-  other_queues.load()
   local target = other_queues.find_relative(queue.home(q), name, make)
   if not target and not context.missing then return nil, status.QUEUE_NOT_AVAILABLE end
   return target
@@ -62,7 +61,6 @@ end
 
 -- Moves entries to ;trash. `value`: for how many ms they can be restored.
 function bulk_actions.trash(q, entries, value, target)
-  trash.load()
   bulk_actions.transfer(q, entries, target, trash.value(q, value))
 end
 
@@ -73,13 +71,11 @@ end
 -- Moves entries to `target`. `trash_value`: of trash.value, if that is ;trash; else nil.
 function bulk_actions.transfer(q, entries, target, trash_value)
   if target == q or #entries == 0 then return end
-  transfer.load()
   transfer.move(q, target, entries, trash_value)
 end
 
 -- Returns as the plan where the messages go back to (trash.plan).
 function bulk_actions.plan_restore(q, entries)
-  trash.load()
   return trash.plan(queue.home(q), entries)
 end
 
@@ -92,7 +88,6 @@ end
 
 -- Returns the queue of each message as the plan (redrive.plan). `value`: encoded name of the queue for all, "" for their own.
 function bulk_actions.plan_redrive(q, entries, value)
-  redrive.load()
   return redrive.plan(q, entries, value)
 end
 
@@ -111,7 +106,6 @@ end
 
 -- Has the messages become available at `due`, in ms of broker time.
 function bulk_actions.change_time(q, entries, due)
-  rewrite.load()
   local recs, ids = { nil }, { nil }
   for n = 1, #entries do recs[n], ids[n] = rewrite.due(entries[n], due), entries[n].id end
   if recs[1] then rewrite.apply(q, entries, recs, ids) end
@@ -124,7 +118,6 @@ end
 
 -- Gives the messages this priority.
 function bulk_actions.change_priority(q, entries, priority)
-  rewrite.load()
   local recs, ids = { nil }, { nil }
   for n = 1, #entries do recs[n], ids[n] = rewrite.priority(entries[n], priority), rewrite.id(entries[n], priority) end
   if recs[1] then rewrite.apply(q, entries, recs, ids) end

@@ -68,13 +68,11 @@ end
 -- among the available ones then.
 function bulk_progress.by_filter(q, filter_text, states, progress, count)
   if progress.phase == "d" then
-    scheduled.load()
     local found, place = scheduled.look(q, filter_text, progress.place, count)
     if place or states == "d" then return found, place end
     progress.phase, progress.place = "a", ""
     if found[1] then return found, "" end
   end
-  search.load()
   local found, place = search.look(q, filter_text, progress.place, count)
   if not found[1] then return found, place end
   local last = found[#found].id

@@ -71,7 +71,6 @@ end
 -- Asks for the queue of the log, if the action is logged (context.missing).
 function operator.plan()
   if not operator.entry() then return end
-  other_queues.load()
   other_queues.find(queue.log, true)
 end
 
@@ -82,7 +81,6 @@ end
 function operator.log(changed, finished, earlier)
   local entry = operator.entry()
   if not entry then return end
-  copy.load()
   local log = other_queues.find(queue.log) -- operator.plan has asked for it
   if earlier and redis.call("ZSCORE", log.available, earlier) then
     removal.delete(log, position.read(log, { earlier }), "dropped")

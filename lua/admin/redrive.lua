@@ -3,7 +3,7 @@
 --- require "core/removal"
 --- require "core/store"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "features/copy"
 --- require lazy "features/failure"
 --- require lazy "features/other_queues"
@@ -25,9 +25,6 @@ local redrive = { former = { "reason", "queue", "message_id", "deliveries" } }
 -- encoded name of the queue that all go to, "" if each goes to its own. context.missing may name queues then.
 function redrive.plan(q, entries, name)
   local targets = {}
-  copy.load()
-  other_queues.load()
-  trace.load()
   for n = 1, #entries do
     local origin = redrive.origin(q, entries[n])
     local wanted = name ~= "" and name or origin and other_queues.encode(string.match(origin, "^[^;]*"))
@@ -83,7 +80,6 @@ end
 -- Returns head and body of the message that an entry is a copy of, as a new message for `to`: what the copy tells of itself
 -- goes, and what the message asked for counts again.
 function redrive.original(to, entry)
-  failure.load()
   local rec = failure.remove(entry.rec)
   local head, body = record.split(rec)
   head = record.without(record.without(head, copy.about), { "message_class" })
@@ -109,10 +105,7 @@ function redrive.send(q, to, entry)
   local head, body = redrive.original(to, entry)
   local large = record.has_large_body(entry.rec) and redis.call("HGET", q.records, "^" .. entry.id) or ""
   local trailed = record.field(entry.rec, "trail")
-  if trailed then
-    trail.load()
-    head = trail.carry(head, trail.number(entry.id, entry.rec))
-  end
+  if trailed then head = trail.carry(head, trail.number(entry.id, entry.rec)) end
   local id = copy.insert_if_room(q, to, copy.flag(entry.rec), head, body, large)
   if id and trailed then trail.copied(q, to, entry, id, "redriven", "") end
   return id

@@ -1,7 +1,7 @@
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/store"
 --- require lazy "features/copy"
 --- require lazy "features/retry"
@@ -26,7 +26,6 @@ end
 function rewrite.priority(entry, priority)
   local rec = record.with(entry.rec, "priority", priority)
   if record.field(rec, "message_id") then return rec end
-  copy.load()
   return record.set_flag(record.with(rec, "message_id", copy.identity(entry)), record.bits.special)
 end
 
@@ -45,10 +44,7 @@ function rewrite.apply(q, entries, new_recs, new_ids)
   rewrite.write(q, entries, new_recs, new_ids)
   context.mark_changed()
   position.arrive(q, new_ids, new_recs)
-  if q.parent then
-    retry.load()
-    retry.rename_timers(q, old_ids, new_ids)
-  end
+  if q.parent then retry.rename_timers(q, old_ids, new_ids) end
 end
 
 -- Removes the entries from the store, and stores them with these records and ids. They are counted out and in again, without being

@@ -15,7 +15,6 @@ local scheduled = { most = 1000, page = 100 }
 -- Returns up to `count` entries that agree with a filter (filter.test, which does not ask for groups and marks), each with the
 -- field `delayed_until`, in ms; and the place to go on from, nil if the search is complete.
 function scheduled.look(q, filter_text, place, count)
-  filter.load()
   local criteria = filter.parse(filter_text)
   local found, left, letter = { nil }, scheduled.most, timers.letters.delay
   local score, member = string.match(place, "^(%d+)(%a.*)$")

@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/enqueue"
 --- require "core/quota"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "features/features"
 --- require lazy "features/other_queues"
 --- used by schedule_write
@@ -28,7 +28,6 @@ local schedules = { most = 1000 }
 function schedules.plan(name, message, slot)
   -- Priority, flag, head, NUL, body; the same pattern as MESSAGE in mqredis/codec/schedules.py.
   if not string.find(message, "^[0-7][0-9a-v][^%z]*%z") then return nil, status.SCHEDULE_DAMAGED end
-  other_queues.load()
   local q = other_queues.find(name)
   if not q then return nil, status.QUEUE_NOT_FOUND end
   if q.options.topic then return nil, status.XACT_E_NOTSUPPORTED end
@@ -44,10 +43,7 @@ function schedules.plan(name, message, slot)
   enqueue.append(batch, rec, nil, q)
   if batch.bytes > q.max_bytes then return nil, status.MESSAGE_TOO_LARGE end
   local code = quota.refuses(q, 1, batch.bytes)
-  if not code and batch.asking then
-    features.load()
-    code = features.plan(q, batch.asking, false)
-  end
+  if not code and batch.asking then code = features.plan(q, batch.asking, false) end
   if code then return nil, code end
   batch.queue, batch.priority = q, string.sub(message, 1, 1)
   return batch

@@ -2,13 +2,13 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/removal"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "claims/claims"
 --- require lazy "claims/claim_pages"
 --- require lazy "claims/loosen"
 --- require "core/store"
 --- require "core/timers"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- used by purge, queue_delete
 -- Removes the messages of a whole queue, for a purge or a deletion, some in each call.
 --
@@ -51,8 +51,6 @@ function sweep.mark_locked(q)
       context.mark_changed()
     end
   end
-  claim_pages.load()
-  loosen.load()
   for _, list in ipairs(claim_pages.lists(q)) do
     local is_received = tonumber(list.seq) <= (committed[list.owner] or -1)
     if not is_received then loosen.all(q, list, message_state.purged_claim) end
@@ -61,7 +59,6 @@ end
 
 -- Returns the sequence number up to which each owner has committed its claims, by owner.
 function sweep.committed_claims(q)
-  claims.load()
   local committed = {}
   for _, claim in ipairs(claims.all(q)) do committed[claim.owner] = claim.committed end
   return committed
@@ -88,7 +85,6 @@ end
 -- also one with a trail or a timer. q.timers stays: what is left there is of messages in ;retry, ;lapsed and ;poison, or the
 -- dedup keys of a topic. Deleting fields instead takes long in one command: 91 ms for 300,000 of them.
 function sweep.may_unlink(q, locked, limit)
-  claim_pages.load()
   return #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special
     and limit == context.last_sequential()
 end
@@ -148,7 +144,6 @@ end
 -- that is given. Reads on until `ids` has an element, but nothing if no message is delayed, since there may be a million timers
 -- of dedup keys.
 function sweep.append_delayed(q, ids, limit)
-  claim_pages.load()
   if redis.call("ZCARD", q.available) + claim_pages.locked(q) >= q.messages + 0 then return end
   local from = 0
   repeat
@@ -186,8 +181,6 @@ end
 
 -- Turns a packed page of a claim into a loose one, if there is one (claims/loosen).
 function sweep.loosen_page(q)
-  claim_pages.load()
-  loosen.load()
   for _, list in ipairs(claim_pages.lists(q)) do
     local lowest = loosen.lowest(q, list)
     if lowest then return loosen.page(q, list, lowest, message_state.plain_claim) end

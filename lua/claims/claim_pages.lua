@@ -3,7 +3,7 @@
 --- require "core/queue"
 --- require "claims/claims"
 --- require lazy "core/locks"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- used by admin/audit, admin/audit_claims, admin/sweep, claim, claim_list, claim_release, claims/claimed_ids, claims/drain,
 ---   claims/fill, claims/loosen, core/settle, lookup, message_list, overview, queue_info, stats
 -- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). A page is what
@@ -151,7 +151,6 @@ end
 function claim_pages.locked(q)
   local count = redis.call("ZCARD", q.locked) + claim_pages.packed(q)
   if q.locks == "" then return count end
-  locks.load()
   return count + locks.count(q)
 end
 

@@ -155,7 +155,6 @@ end
 -- each group that is free and whose first message is not behind `bound`. nil for any other queue.
 function claims.turns(q, bound)
   if not q.locks_groups then return end
-  group_lock.load()
   -- Where there are more groups than one call may look at, the rest counts.
   return group_lock.count_ready(q, bound, claims.page_without_records)
 end

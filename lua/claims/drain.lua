@@ -1,5 +1,5 @@
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "claims/claims"
 --- require "claims/claim_pages"
 --- require "claims/loosen"
@@ -46,7 +46,6 @@ function drain.packed_page(q, list)
     claim_pages.trim(q, list)
     page, ids_text = drain.first_page(q, list)
   end
-  locks.load()
   local ids = locks.ids(ids_text)
   if ids[1] then removal.delete_locked(q, ids, page.bytes, nil) end
   claim_pages.drop_first(q, list, page)

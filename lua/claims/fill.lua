@@ -1,10 +1,10 @@
 --- require "claims/claims"
 --- require "claims/claim_pages"
 --- require "core/chunked"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
 --- require "core/removal"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/seek"
 --- require "core/store"
 --- require lazy "features/group_lock"
@@ -88,7 +88,6 @@ end
 function fill.search(q, page, count, limits)
   local entries = {}
   if count > 0 then
-    search.load()
     entries, page.place = search.read_page(q, limits.filter, limits.place, count, { takes = true })
     page.is_rest = not page.place
     entries = claims.between(entries, limits.after, limits.bound)
@@ -101,7 +100,6 @@ end
 function fill.take_turns(q, page, count)
   local entries = {}
   if count > 0 then
-    group_lock.load()
     entries, page.groups = group_lock.next_in_turn(q, count)
     page.is_rest = #entries < count
   end

@@ -1,7 +1,7 @@
 --- require "claims/claim_pages"
 --- require "claims/claims"
 --- require lazy "core/locks"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/store"
 --- used by admin/sweep, claim_release, claims/drain
 -- Turns packed pages of claims into loose ones (claims/claim_pages), for scripts that have to change one of their messages: each
@@ -25,7 +25,6 @@ end
 -- being purged, message_state.purged_claim.
 function loosen.page(q, list, k, kind)
   local states = { nil, nil }
-  locks.load()
   local ids = locks.ids(claim_pages.ids_text(q, list, k))
   for n = 1, #ids do
     states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))

@@ -3,7 +3,7 @@
 --- require "core/enqueue"
 --- require "core/queue"
 --- require "core/quota"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "features/dedup"
 --- require lazy "features/features"
 --- used by stage_publish
@@ -96,7 +96,6 @@ end
 -- then.
 function publish.plan(stage)
   local from = 0
-  features.load()
   repeat
     local batch, _, used = publish.read(stage, from, publish.step_special, false)
     from = from + used
@@ -172,6 +171,5 @@ end
 -- a key once.
 function publish.is_duplicate(q, rec)
   if not record.field(rec, "dedup_key") then return false end
-  dedup.load()
   return dedup.is_held(q, dedup.member(rec))
 end

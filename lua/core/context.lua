@@ -185,7 +185,6 @@ function context.check_token(kept)
     return
   end
   if context.is_later(ARGV[2], context.reply_sequence(kept)) then return end
-  replay.load()
   return replay.answer(kept)
 end
 

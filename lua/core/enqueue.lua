@@ -1,8 +1,8 @@
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require lazy "core/position"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/store"
 --- require lazy "features/features"
 --- require lazy "features/trail"
@@ -106,7 +106,6 @@ function enqueue.put(q, ids, batch, transaction)
   -- Messages that ask for something have hooks that are called as they arrive. Those that are only named need their member in
   -- the index of identifiers, which reaches up to q.indexed; most queues were never searched for an identifier.
   if batch.asking or batch.special and q.indexed ~= queue.never then
-    position.load()
     return position.arrive(q, ids, batch.records, batch.asking)
   end
   store.make_available(q, ids)
@@ -122,7 +121,6 @@ function enqueue.hold(q, ids, batch, transaction)
     states[n * 2 - 1], states[n * 2] = ids[n], message_state.first(size, kind, transaction.id, transaction.fence)
   end
   store.lock(q, ids, states, transaction.deadline)
-  tx.load()
   tx.add(transaction, q, tx.sent, ids)
 end
 
@@ -136,7 +134,6 @@ end
 function enqueue.append(batch, rec, large, q)
   local place, options = #batch.records + 1, q.options
   if options.trail and not record.field(rec, "trail") then
-    trail.load()
     if trail.picks(trail.share(q), place) then rec = trail.mark(rec) end
   end
   if enqueue.makes_special(q) then rec = record.set_flag(rec, record.bits.special) end
@@ -151,7 +148,6 @@ function enqueue.append(batch, rec, large, q)
   if is_free == "named" then
     batch.special = true
   elseif not is_free and record.is_special(rec) then
-    features.load()
     batch.special, batch.asking = true, batch.asking or features.batch(nil, batch.records)
     features.note(batch.asking, place)
   end

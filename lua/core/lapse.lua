@@ -1,5 +1,5 @@
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
 --- require "core/removal"
 --- require lazy "core/release"
@@ -19,7 +19,6 @@ local lapse = {}
 -- Ends these locks, whose lease is over; those of a transaction that was renewed are extended. If a transaction was not renewed,
 -- its record is deleted here, and each queue that it touched gives its messages back in the next call on that queue.
 function lapse.locks(q, ids)
-  release.load()
   local plan = lapse.plan(q, ids)
   -- What was sent leaves nothing behind, so its removal needs no plan (core/removal).
   if not (release.plan(q, plan.others) and release.plan(q, plan.received)) then return end -- the call is repeated
@@ -41,7 +40,6 @@ end
 function lapse.plan(q, ids)
   local plan = { extended = {}, received = {}, sent = {}, others = {}, ended = {} }
   local entries, found = position.read(q, ids), {}
-  tx.load()
   for n = 1, #entries do
     local entry = entries[n]
     local list = entry.state and lapse.list_for(plan, entry, found) -- the doctor reports a lock without a state
@@ -79,14 +77,13 @@ end
 -- Serves these members of q.timers, at most timers.most: each feature serves its own (features.list). The window of a dedup key
 -- has no hook: its timer is only removed.
 function lapse.timers(q, members)
-  features.load()
   local ids, served = lapse.by_letter(members), { nil }
   for n = 1, #features.list do
     local feature = features.list[n]
     for k = 1, #(feature.timers or "") do
       local letter = timers.letters[feature.timers[k]]
       if ids[letter] then
-        local hooks = features.hooks(feature)
+        local hooks = feature.module.hooks
         served[#served + 1] = { hooks = hooks, letter = letter, entries = hooks.plan_due(q, ids[letter], letter) }
       end
     end

@@ -1,7 +1,7 @@
 --- require "core/cache"
 --- require "core/chunked"
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/queue"
 --- used by claims/claim_pages, claims/drain, claims/loosen, core/position, core/queue, core/settle, core/timers, lock_list
 -- Locks in the header of a queue: what one call of a reader has locked is one entry at the end of the header (core/queue), which

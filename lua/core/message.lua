@@ -1,7 +1,7 @@
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
---- require "core/record"
+--- require lazy "core/record"
 --- used by lookup, message_list, peek, receive, waiting/handoff
 -- Replies with messages, which mqredis/commands/read.py parses. If there are any messages, these elements:
 --

@@ -1,4 +1,4 @@
---- require "core/record"
+--- require lazy "core/record"
 --- used by core/statistics, overview, stats_history
 -- Finds when the oldest available message of a queue came, for numbers that users and the statistics are shown. stats.lua looks for
 -- the oldest one of each priority itself. Tests: tests/inspection/test_history.py, test_overview.py.

@@ -1,7 +1,7 @@
 --- require "core/chunked"
 --- require "core/context"
---- require "core/message_state"
---- require "core/record"
+--- require lazy "core/message_state"
+--- require lazy "core/record"
 --- require "core/store"
 --- require lazy "core/locks"
 --- require lazy "features/features"
@@ -125,7 +125,7 @@ end
 -- most queues no message is special, or all have only a correlation id for which no reader has searched.
 --
 --   members  a list of members of the index of identifiers, of messages that have only a correlation id (flag named)
---   batch    a batch of features with all others; if there is one, features/features is loaded
+--   batch    a batch of features with all others
 --
 -- `held`: set of places of messages that are locked, and so not in the index; nil if there are none. `known`: the batch, if the
 -- caller has it already.
@@ -142,7 +142,6 @@ function position.special(q, ids, recs, held, known)
           members[#members + 1] = record.member(recs[n], ids[n])
         end
       elseif not known and record.is_special(recs[n]) then
-        features.load()
         batch = batch or features.batch(ids, recs)
         features.note(batch, n)
       end
@@ -161,10 +160,7 @@ end
 function position.add_to_index(q, ids, recs)
   local members, batch = position.special(q, ids, recs)
   if members then chunked.add(q.index, members) end
-  if batch then
-    identifiers.load()
-    identifiers.arrive(q, batch, batch.places)
-  end
+  if batch then identifiers.arrive(q, batch, batch.places) end
 end
 
 -- Available ------------------------------------------------------------------------------------------------------------
@@ -218,7 +214,6 @@ function position.lock(q, ids, recs, states, lock)
   store.withdraw(q, ids)
   context.mark_changed()
   if lock.kind == message_state.by_reader and position.need_no_states(q, recs, states, wants) then
-    locks.load()
     if locks.add(q, ids, recs, lock) then return end
   end
   store.lock(q, ids, position.lock_states(q, ids, recs, states, wants, lock), lock.deadline)

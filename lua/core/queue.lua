@@ -81,7 +81,6 @@ end
 -- Expands the locks in the header of a queue, if there are any, for a script that has opened the queue with queue.read.
 function queue.expand_locks(q)
   if q.locks == "" then return end
-  locks.load()
   locks.expand(q)
 end
 

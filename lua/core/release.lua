@@ -2,11 +2,11 @@
 --- require "core/position"
 --- require "core/removal"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "features/features"
 --- require lazy "features/retry"
 --- require lazy "features/trace"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/store"
 --- used by claim_release, core/lapse, core/settle, features/retry_policy, features/trail, transactions/commit,
 ---   transactions/tx_parts, waiting/handoff
@@ -66,13 +66,9 @@ function release.plan(q, entries)
     if outcome == "purged" then
       removal.plan(q, one, "queue_purged")
     elseif record.is_special(entry.rec) then
-      trace.load()
       trace.expiring(q, one)
     end
-    if outcome == "policy" then
-      retry.load()
-      retry.plan(q, one)
-    end
+    if outcome == "policy" then retry.plan(q, one) end
   end
   return not context.missing
 end
@@ -84,15 +80,9 @@ function release.unlock(q, entries, aborted)
   if not entries[1] then return end
   local by_outcome, any_delivered = release.end_locks(q, entries, aborted)
   release.write_states(q, entries)
-  if any_delivered and q.has_special then
-    features.load()
-    features.pass("unlock", q, entries)
-  end
+  if any_delivered and q.has_special then features.pass("unlock", q, entries) end
   release.give_back(q, by_outcome.back)
-  if by_outcome.policy[1] then
-    retry.load()
-    retry.apply(q, by_outcome.policy)
-  end
+  if by_outcome.policy[1] then retry.apply(q, by_outcome.policy) end
   removal.delete(q, by_outcome.purged, "queue_purged")
 end
 
@@ -139,10 +129,7 @@ end
 function release.give_back(q, entries)
   if not entries[1] then return end
   position.arrive_entries(q, entries)
-  if q.parent then
-    retry.load()
-    retry.renew_released(q, entries)
-  end
+  if q.parent then retry.renew_released(q, entries) end
   local retried = 0
   for n = 1, #entries do
     if entries[n].retried then retried = retried + 1 end

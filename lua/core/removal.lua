@@ -1,8 +1,8 @@
 --- require "core/chunked"
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/store"
 --- require lazy "features/features"
 --- require lazy "features/trace"
@@ -49,10 +49,7 @@ local removal = { counters = {
 -- Are all queues at hand that removal.delete needs for these entries? If not, context.missing names them.
 function removal.plan(q, entries, reason)
   local traced = removal.traced(q, entries, reason)
-  if traced[1] then
-    trace.load()
-    trace.plan(q, traced, reason)
-  end
+  if traced[1] then trace.plan(q, traced, reason) end
   return not context.missing
 end
 
@@ -64,7 +61,6 @@ function removal.traced(q, entries, reason)
     local rec = entries[n].rec
     local wanted, is_free = all, record.free[string.byte(rec, record.flag_at)]
     if not wanted and reason ~= "aborted" and not is_free and record.is_special(rec) then
-      features.load()
       wanted = features.wants(rec).traced
     end
     if wanted then traced[#traced + 1] = entries[n] end
@@ -110,10 +106,7 @@ function removal.delete(q, entries, reason)
   -- Then what the messages leave behind, for which their bodies are read once more, and at last the messages themselves.
   store.count(q, -#entries, -parts.bytes)
   local traced = removal.traced(q, entries, reason)
-  if traced[1] then
-    trace.load()
-    trace.leave(q, traced, reason)
-  end
+  if traced[1] then trace.leave(q, traced, reason) end
   store.remove(q, parts.fields, parts.available, parts.locked, parts.stateful)
   if reason == "aborted" then store.uncount_gone(q, #entries) end -- they were never there
   local counter = removal.counters[reason]

@@ -1,7 +1,7 @@
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "matching/index"
 --- require lazy "matching/index_build"
 --- require lazy "matching/search"
@@ -92,7 +92,6 @@ end
 function seek.matching(q, filter_text, from, count, reader)
   local entries = seek.direct(q, filter_text, from, count, reader.notified_id)
   if entries then return entries end
-  search.load()
   return search.look(q, filter_text, from, count, reader)
 end
 
@@ -100,13 +99,11 @@ end
 -- the message that a waiting reader was notified of, or nil; it need not be in the index, which is built only when a search
 -- asks for it.
 function seek.direct(q, filter_text, after, count, notified_id)
-  index.load()
   local letter, id = index.direct(q, filter_text)
   if not letter then return end
   local entries = notified_id and count == 1 and redis.call("ZSCORE", q.available, notified_id)
     and position.read(q, { notified_id })
   if not entries or not entries[1] or index.id_of(entries[1].rec, letter) ~= id then
-    index_build.load()
     if letter ~= index.letters.group_id and not index_build.some(q) then return end
     entries = position.read(q, index.range(q, letter, id, after, count))
   end

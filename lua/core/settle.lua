@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/chunked"
 --- require lazy "core/locks"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
 --- require "core/removal"
 --- require "core/queue"
@@ -52,7 +52,6 @@ local settle = {
 function settle.all(q, runs, from, lease)
   if not runs[from] then return settle.none_lost end
   if q.locks ~= "" then
-    locks.load()
     -- Most calls commit one lock as a whole.
     local action, fence, joined_ids = runs[from], runs[from + 1], runs[from + 2]
     if action == "c" and not runs[from + 3] and settle.states_suffice(q) then
@@ -140,10 +139,7 @@ function settle.plan_entries(q, plan)
     end
   end
   for _, reason in ipairs(settle.reasons) do removal.plan(q, plan[reason], reason) end
-  if plan.released[1] then
-    release.load()
-    release.plan(q, plan.released)
-  end
+  if plan.released[1] then release.plan(q, plan.released) end
 end
 
 -- Is the message of this entry (nil: there is none) locked by a reader under this fence? `overdue`: leases may be over that no
@@ -161,7 +157,6 @@ function settle.list_for(plan, entry, action)
   local letter = string.sub(action, 1, 1)
   if letter == "x" then return plan.extended end
   if string.find(letter, "[abe]") then
-    release.load()
     release.note_verdict(entry, action)
     return plan.released
   end
@@ -182,7 +177,6 @@ function settle.why_lost(q, entry, fence)
     local is_same = message_state.is_reader_lock(state) and state.fence == fence
     has_other_lock = message_state.is_locked(state) and not is_same
   else
-    claim_pages.load()
     has_other_lock = claim_pages.find(q, entry.id) -- a claim may hold it
   end
   return has_other_lock and settle.lost.locked or settle.lost.available

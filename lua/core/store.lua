@@ -145,7 +145,7 @@ end
 -- the right bucket (core/statistics).
 function store.count(q, count, bytes)
   if count == 0 then return end
-  if q.due <= context.now then store.update_statistics(q) end
+  if q.due <= context.now then timers.update_statistics(q) end
   q.messages, q.bytes, q.changed = q.messages + count, q.bytes + bytes, true
   if count < 0 then q.gone, q.has_states = string.format("%d", q.gone - count), q.has_states and q.messages > 0 end
   if not q.exempt then context.messages, context.bytes = context.messages + count, context.bytes + bytes end
@@ -161,14 +161,8 @@ end
 -- Adds to a further counter of the queue: one of removal.counters, how many left for a reason, or "n_retried", how many came back
 -- for another attempt (core/release, features/retry and transactions/commit count these, each for its own messages).
 function store.count_event(q, counter, count)
-  if queue.is_due(q) then store.update_statistics(q) end
+  if queue.is_due(q) then timers.update_statistics(q) end
   redis.call("HINCRBY", q.key, counter, count)
-end
-
--- Ends the open bucket of the queue's statistics if its time is over.
-function store.update_statistics(q)
-  timers.load()
-  timers.update_statistics(q)
 end
 
 -- Takes back that messages were counted as gone: those of an aborted transaction were never visible.

@@ -66,10 +66,7 @@ end
 -- Ends the open bucket of the queue's statistics if its time is over. q.due is never later than the end of that bucket, so most
 -- calls need not read the statistics: rounded up to the end of a bucket it is that end, or that of an earlier bucket.
 function timers.close_bucket(q)
-  if math.ceil((q.due or 0) / queue.bucket) * queue.bucket <= context.now then
-    statistics.load()
-    statistics.close(q)
-  end
+  if math.ceil((q.due or 0) / queue.bucket) * queue.bucket <= context.now then statistics.close(q) end
 end
 
 -- Ends the open bucket of a queue whose timers this call does not serve, since it works on another queue.
@@ -107,19 +104,12 @@ end
 -- Serves a page of what is due. Returns whether the page was full, and its first elements.
 function timers.page(q)
   if q.locks ~= "" then
-    locks.load()
     if (locks.first_deadline(q) or context.now) <= context.now then queue.expand_locks(q) end
   end
   local lapsed = redis.call("ZRANGEBYSCORE", q.locked, "-inf", context.now_text, "LIMIT", 0, timers.most)
-  if #lapsed > 0 then
-    lapse.load()
-    lapse.locks(q, lapsed)
-  end
+  if #lapsed > 0 then lapse.locks(q, lapsed) end
   local members = redis.call("ZRANGEBYSCORE", q.timers, "-inf", context.now_text, "LIMIT", 0, timers.most)
-  if #members > 0 then
-    lapse.load()
-    lapse.timers(q, members)
-  end
+  if #members > 0 then lapse.timers(q, members) end
   return #lapsed == timers.most or #members == timers.most, (lapsed[1] or "") .. (members[1] or "")
 end
 
@@ -128,10 +118,7 @@ function timers.next(q)
   local first
   local heads = { redis.call("ZRANGE", q.locked, 0, 0, "WITHSCORES")[2],
     redis.call("ZRANGE", q.timers, 0, 0, "WITHSCORES")[2] }
-  if q.locks ~= "" then
-    locks.load()
-    heads[3] = locks.first_deadline(q)
-  end
+  if q.locks ~= "" then heads[3] = locks.first_deadline(q) end
   for n = 1, 3 do
     local at = tonumber(heads[n])
     if at and at < queue.claimed then first = math.min(first or at, at) end

@@ -1,12 +1,12 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "features/failure"
 --- require lazy "features/features"
 --- require lazy "features/trash"
 --- require "core/store"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- used by admin/bulk_actions, features/retry, features/trash, move, transactions/commit
 -- Moves messages to another queue of the same family (3.1.7.1.16). A family is a queue and its subqueues, also ;trash.
 --
@@ -35,10 +35,7 @@ function transfer.move(q, target, entries, trash_value)
     transfer.change_entry(q, target, entries[n], trash_value)
     bytes_after = bytes_after + entries[n].state.size
   end
-  if q.has_special then
-    features.load()
-    features.pass("move", q, entries, target)
-  end
+  if q.has_special then features.pass("move", q, entries, target) end
   position.before_move(q, ids, old_recs)
   local _, new_recs = position.columns_of(entries)
   transfer.write(q, target, entries, ids, new_recs, bytes_before, bytes_after)
@@ -61,7 +58,6 @@ end
 -- Is the message in ;poison, or was it there before it went to ;trash?
 function transfer.was_poison(q, entry)
   if not queue.is_subqueue(q, "trash") then return queue.is_subqueue(q, "poison") end
-  trash.load()
   return trash.origin(entry.rec) == "poison"
 end
 
@@ -69,10 +65,7 @@ end
 -- `trash`.
 function transfer.new_record(entry, begins_anew, trash_value)
   local rec = entry.rec
-  if entry.report or begins_anew then
-    failure.load()
-    rec = entry.report and failure.add(rec, entry.report) or failure.remove(rec)
-  end
+  if entry.report or begins_anew then rec = entry.report and failure.add(rec, entry.report) or failure.remove(rec) end
   if trash_value then
     rec = record.set_flag(record.with(rec, "trash", trash_value), record.bits.special)
   elseif record.is_special(rec) then

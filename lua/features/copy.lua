@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/quota"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/queue"
 --- require "features/other_queues"
 --- require "core/position"
@@ -9,7 +9,7 @@
 --- require lazy "features/failure"
 --- require lazy "features/trail"
 --- require "core/store"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- used by admin/operator, admin/redrive, admin/rewrite, features/trace
 -- Messages that the broker itself puts into a queue: copies in journals and among the dead letters, acknowledgements
 -- (features/trace), redriven messages (admin/redrive), and the log of actions (admin/operator).
@@ -52,7 +52,6 @@ end
 function copy.insert(to, flag, head, body, large, state)
   local rec = string.format("%s%x", context.now_text, flag) .. head .. body
   local size = #rec + #large
-  enqueue.load()
   local id = enqueue.ids(record.priority(rec), 1, to.options.transactional or to.options.system)[1]
   store.add(to, { id }, { rec }, large ~= "" and { large } or nil, size)
   if state then store.set_states(to, { id, message_state.format(message_state.copy(state, size)) }) end
@@ -72,7 +71,6 @@ end
 -- in the queue that the script works on, or in its subqueues, is left alone: it may be about to be deleted.
 function copy.make_room(q, to)
   if queue.split_name(queue.name(q)) == queue.split_name(queue.name(to)) then return end
-  expiry.load()
   expiry.drop(to)
 end
 
@@ -81,10 +79,7 @@ end
 function copy.put(q, to, entry, class, reason)
   if queue.is_subqueue(to, "journal") then copy.set_journal_quota(q, to) end
   local rec = entry.rec
-  if entry.report then
-    failure.load()
-    rec = failure.remove(rec)
-  end
+  if entry.report then rec = failure.remove(rec) end
   local old_head, body = record.split(rec)
   local head, trailed = copy.head(q, entry, old_head, class, reason)
   local large = entry.large or record.has_large_body(entry.rec) and redis.call("HGET", q.records, "^" .. entry.id) or ""
@@ -125,7 +120,6 @@ function copy.head(q, entry, head, class, reason)
   if class then head = head .. copy.expiry(q, context.now - sent) end
   local trailed = string.find(head, fields.trail, 1, true)
   if trailed then
-    trail.load()
     head = trail.carry(head, class and trail.number(entry.id, entry.rec)) -- a journal copy has no part in the trail
   end
   return (entry.report or "") .. head, trailed

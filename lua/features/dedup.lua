@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/timers"
 --- used by claims/publish, features/features
 -- Refuses duplicates. A sender may give a message a dedup key and a window in ms, from its arrival on (fields dedup_key

@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/timers"
 --- require lazy "features/trace"
 --- used by features/features
@@ -35,7 +35,6 @@ end
 -- Returns the messages of timers that are due as entries, and plans what those of them leave behind that have expired meanwhile.
 function delivery_delay.plan_due(q, ids)
   local entries = position.read(q, ids)
-  trace.load()
   trace.expiring(q, entries)
   return entries
 end

@@ -3,7 +3,7 @@
 --- require "core/position"
 --- require "core/removal"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/timers"
 --- used by features/copy, features/features
 -- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head).

@@ -1,5 +1,5 @@
 --- require "core/context"
---- require "core/record"
+--- require lazy "core/record"
 --- used by admin/redrive, core/transfer, features/copy, features/retry
 -- The report of a failure that a message carries once it has failed for good: properties whose names begin with failure_, and
 -- the field `reason`, which Message.reason shows. It stands in front of everything else in the head.

@@ -1,7 +1,7 @@
 --- require "core/cache"
 --- require "core/position"
 --- require "core/removal"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/store"
 --- require lazy "features/dedup"
 --- require lazy "features/delivery_delay"
@@ -33,14 +33,14 @@
 --
 -- A feature with timers has two more hooks, which core/lapse calls: plan_due(q, ids, letter) asks for queues, and returns the
 -- entries (core/position) for due(q, entries, letter), which writes.
-local features = { list = { nil } }
+local features = {}
 
 -- To add a feature, add a line here, and its module above. tests/contract/test_features.py compares the names of hooks, fields and
 -- timers with the text above, with copy.requests, with core/timers and with the fields that clients mark as special. A field that
 -- a transaction's commit or a pipeline has to heed is also looked at in transactions/tx_parts and claims/publish, which take
 -- shorter ways.
 --
---   name, module  the module is loaded when the first message asks for it
+--   name, module  it is required as lazy, so that it is loaded when the first message asks for it
 --   fields        the fields of a head that ask for it (core/record)
 --   option        the option of a queue that asks for it in the name of all messages (core/queue). Only special messages come here
 --                 (core/record), so they must be made special as they come in: enqueue.makes_special names the places. Not in
@@ -132,17 +132,11 @@ function features.run(hook, q, batch)
     local feature = list[n]
     local places = options[feature.option] and batch.places or by_feature[feature.name]
     if places then
-      local run = features.hooks(feature)[hook]
+      local run = feature.module.hooks[hook]
       local code = run and run(q, batch, places)
       if code then return code end
     end
   end
-end
-
--- Loads a feature, an element of features.list. Returns its hooks.
-function features.hooks(feature)
-  feature.module.load()
-  return feature.module.hooks
 end
 
 -- Sending -------------------------------------------------------------------------------------------------------------
@@ -153,7 +147,6 @@ function features.plan(q, batch, transactional)
   local code = features.run("plan", q, batch)
   if code or transactional or not batch.traced[1] then return code end
   local traced = features.traced_entries(batch)
-  trace.load()
   trace.plan_accepted(traced)
   trace.expiring(q, traced)
 end
@@ -163,7 +156,6 @@ function features.accept(q, batch, ids, transactional)
   batch.ids = ids
   features.run("accept", q, batch)
   if transactional or not batch.traced[1] then return end
-  trace.load()
   trace.accepted(q, features.traced_entries(batch))
 end
 

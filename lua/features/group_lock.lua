@@ -1,6 +1,6 @@
 --- require "core/chunked"
 --- require "core/context"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/position"
 --- require "core/store"
 --- require lazy "matching/index"
@@ -38,7 +38,6 @@ local group_lock = {}
 -- Returns the group id of a record as the index has it (index.fields); "" if it has none. No id has the byte 255, so that "\255" is
 -- behind all ids where members are read in a range.
 function group_lock.group(rec)
-  index.load()
   return index.fields(rec).group_id or ""
 end
 
@@ -81,12 +80,6 @@ function group_lock.note_freed(q, group_id)
   if not q.waiting then return end
   q.freed = q.freed or { nil }
   q.freed[#q.freed + 1] = group_id
-end
-
--- Returns up to `count` lookup ids of available messages of a group, for callers that have not loaded matching/index.
-function group_lock.available(q, group_id, count)
-  index.load()
-  return index.range(q, index.letters.group_id, group_id, "", count)
 end
 
 -- Hooks: features/features says when they are called, and what `batch` and `places` are --------------------------------
@@ -133,7 +126,6 @@ end
 -- Returns up to `count` entries, the first message of each group whose turn it is, and their group ids by lookup id. The
 -- caller moves the turn on (group_lock.move_turns) once it takes them.
 function group_lock.next_in_turn(q, count)
-  index.load()
   local found, groups, from = {}, {}, "[h"
   while #found < count do
     local next_ready = redis.call("ZRANGEBYLEX", q.index, from, "(i", "LIMIT", 0, 1)[1]
@@ -179,7 +171,6 @@ end
 function group_lock.count_ready(q, bound, most)
   local count = redis.call("ZLEXCOUNT", q.index, "[h", "(i")
   if bound == "" or count == 0 then return count end
-  index.load()
   local ready = redis.call("ZRANGEBYLEX", q.index, "[h", "(i", "LIMIT", 0, most)
   count = count - #ready
   for n = 1, #ready do

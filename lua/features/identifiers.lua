@@ -12,7 +12,6 @@ local identifiers = {}
 -- Returns the members in the index of the messages at these places of a batch, but for the places in the set `absent`.
 function identifiers.members(q, batch, places, absent)
   local members = { nil }
-  index.load()
   for k = 1, #places do
     local n = places[k]
     if not absent[n] then index.append(members, q, batch.ids[n], batch.records[n], batch.wants[n].keys) end

@@ -34,7 +34,6 @@ function refusal.trace(q, code, at, transactional)
     if record.is_special(entry.rec) then entries[#entries + 1] = entry end
     at = at + 1
   end
-  trace.load()
   trace.plan(q, entries, reason)
   if not context.missing then trace.leave(q, entries, reason) end
 end

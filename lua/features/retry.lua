@@ -52,7 +52,6 @@ end
 -- fate that it has if that queue is full (retry_policy.final).
 function retry.find_queues(q, entry, fate)
   if fate == "dead_letter" or fate == "reject" then
-    trace.load()
     trace.plan(q, { entry }, retry.reasons[fate])
     local dead_letter_queue = fate == "dead_letter" and retry_policy.dead_letter_queue(q, entry)
     if retry_policy.has_quota(dead_letter_queue) then retry.find_queues(q, entry, "poison") end
@@ -95,17 +94,14 @@ end
 -- Deletes an entry, with the dead letter that its fate leaves behind: dead_letter, reject or drop.
 function retry.delete(q, entry, fate)
   entry.event = retry.events[fate]
-  failure.load()
   failure.report(entry, retry_policy.attempts(entry))
   removal.delete(q, { entry }, retry.reasons[fate])
 end
 
 -- Moves an entry to ;poison, with a report of its failure.
 function retry.poison(q, entry)
-  failure.load()
   entry.event = "poisoned"
   failure.report(entry, retry_policy.attempts(entry), "poison")
-  transfer.load()
   transfer.move(q, retry_policy.subqueue(q, "poison"), { entry })
   store.count_event(queue.home(q), "n_poison", 1)
   local kept = retry_policy.read(q).kept
@@ -117,7 +113,6 @@ end
 function retry.rest(q, entry, fate)
   local ms, goes_to_lapsed = retry_policy.rest(q, entry, fate), fate == "lapsed"
   entry.report, entry.event = nil, "resting"
-  transfer.load()
   if goes_to_lapsed and ms == 0 then
     transfer.move(q, retry_policy.subqueue(q, "lapsed"), { entry })
     return retry.start_patience(q, entry)
@@ -131,9 +126,7 @@ end
 -- while it is delayed.
 function retry.wait(q, entry)
   local due, kept = context.now + entry.rest, queue.is_subqueue(q, "poison") and retry_policy.read(q).kept
-  rewrite.load()
   rewrite.apply(q, { entry }, { rewrite.due(entry, due) }, { entry.id })
-  failure.load()
   if kept and failure.has_report(entry.rec) then retry.set_timer(q, timers.letters.poison, entry, due + kept * 1000) end
 end
 
@@ -186,7 +179,6 @@ function retry.plan_due(q, ids, letter)
   local from = retry.subqueue_of(q, letter)
   local entries = from and position.read_available(from, ids) or {}
   if letter == timers.letters.rest_isolated then retry_policy.subqueue(q, "lapsed") end
-  trace.load()
   trace.expiring(q, entries) -- those that have expired meanwhile are deleted as they arrive
   return entries
 end
@@ -197,7 +189,6 @@ function retry.due(q, entries, letter)
   local from = retry.subqueue_of(q, letter)
   if letter == timers.letters.poison then return removal.delete(from, entries, "dropped") end
   for n = 1, #entries do entries[n].event = "retried" end
-  transfer.load()
   if letter == timers.letters.rest_isolated then
     transfer.move(from, retry_policy.subqueue(q, "lapsed"), entries)
     for n = 1, #entries do retry.start_patience(q, entries[n]) end
@@ -224,7 +215,6 @@ end
 -- for those that have failed.
 function retry.renew_failed(q, entries)
   local failed = { nil }
-  failure.load()
   for n = 1, #entries do
     if failure.has_report(entries[n].rec) then failed[#failed + 1] = entries[n] end
   end

@@ -2,7 +2,7 @@
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/position"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "core/release"
 --- require lazy "features/other_queues"
 --- require lazy "features/trace"
@@ -90,7 +90,7 @@ function retry_policy.attempts(entry)
 end
 
 -- Returns the fate of an entry, as above. Of its fields, verdict, rest, alone and report are what its reader said
--- (release.note_verdict); lapsed says that its lease is over. It is core/release that has this called, so it is loaded.
+-- (release.note_verdict); lapsed says that its lease is over.
 function retry_policy.decide(q, entry)
   local policy, attempts = retry_policy.read(q), retry_policy.attempts(entry)
   if record.is_expired(entry.rec, context.now) then return "again" end
@@ -150,8 +150,6 @@ end
 -- Returns the queue for the dead letter of an entry; nil if it does not exist, is a topic, or is not at hand (context.missing asks
 -- for it then). Sets entry.dead_letter_queue, where features/trace finds the queue that the policy names.
 function retry_policy.dead_letter_queue(q, entry)
-  trace.load()
-  other_queues.load()
   entry.dead_letter_queue = retry_policy.read(q).dead_letter_queue
   local name, make = trace.dead_letter_queue(entry)
   local to = other_queues.find(name, make)
@@ -161,7 +159,6 @@ end
 -- Returns the subqueue ;<name> of the queue whose policy counts, with its parent set, and ;poison with its quota; nil, and
 -- context.missing asks for it, if KEYS lacks it.
 function retry_policy.subqueue(q, name)
-  other_queues.load()
   local home = queue.home(q)
   local to = other_queues.find_relative(home, queue.join_name(queue.name(home), name), true)
   if to and name == "poison" then

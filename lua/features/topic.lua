@@ -4,7 +4,7 @@
 --- require lazy "features/other_queues"
 --- require "core/enqueue"
 --- require lazy "transactions/tx"
---- require "core/record"
+--- require lazy "core/record"
 --- require "features/subscription"
 --- require lazy "features/trace"
 --- used by publish
@@ -47,7 +47,6 @@ function topic.plan(q, entries, transaction)
   local names, texts = subscription.all(q)
   local plans, total = {}, { messages = 0, bytes = 0 } -- total: of all copies that are planned
   queue.notes(q).plans = plans
-  other_queues.load()
   -- A manager that is full, or throttled, refuses messages without a subscriber, too.
   if quota.manager_refuses(0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do
@@ -71,7 +70,6 @@ function topic.plan_subscriber(to, picked, bytes, total, transaction)
   total.messages, total.bytes = total.messages + #picked, total.bytes + bytes
   if transaction and transaction.count + total.messages > tx.most then return status.TRANSACTION_TOO_LARGE end
   if not transaction then
-    trace.load()
     trace.plan_accepted(picked)
     trace.expiring(to, picked)
   end

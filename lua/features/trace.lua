@@ -1,5 +1,5 @@
 --- require "core/context"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "core/queue"
 --- require lazy "features/other_queues"
 --- require lazy "features/copy"
@@ -136,7 +136,6 @@ end
 -- Writes these traces of an entry of q. `list`: as of trace.find_queues; `reason`: why it leaves, or "sent".
 function trace.write(q, entry, list, reason)
   if not list then return end
-  copy.load()
   for n = 1, #list do
     local to = other_queues.find(list[n].queue, list[n].may_create)
     if to and to.options.topic then to = nil end -- a topic keeps nothing
@@ -150,25 +149,21 @@ end
 
 -- Plans the traces of entries that are to leave q for this reason.
 function trace.plan(q, entries, reason)
-  other_queues.load()
   for n = 1, #entries do trace.find_queues(trace.of_departure(q, entries[n], reason)) end
 end
 
 -- Writes the traces of entries that leave q for this reason.
 function trace.leave(q, entries, reason)
-  other_queues.load()
   for n = 1, #entries do trace.write(q, entries[n], trace.of_departure(q, entries[n], reason), reason) end
 end
 
 -- Plans the traces of entries that are to be accepted.
 function trace.plan_accepted(entries)
-  other_queues.load()
   for n = 1, #entries do trace.find_queues(trace.of_arrival(entries[n])) end
 end
 
 -- Writes the traces of entries that q has accepted.
 function trace.accepted(q, entries)
-  other_queues.load()
   for n = 1, #entries do trace.write(q, entries[n], trace.of_arrival(entries[n]), "sent") end
 end
 

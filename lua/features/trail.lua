@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "core/release"
 --- require lazy "features/other_queues"
 --- require "features/trail_store"
@@ -60,8 +60,6 @@ end
 function trail.message_id(rec)
   local id = record.field(rec, "message_id")
   if not id then return end
-  index.load()
-  other_queues.load()
   return other_queues.encode(index.id(id))
 end
 
@@ -74,7 +72,6 @@ function trail.by(slot)
   local told, client = pcall(cjson.decode, redis.call("HGET", KEYS[1], "client:" .. session) or "")
   local name = told and type(client) == "table" and client.name
   if type(name) ~= "string" or name == "" then return session .. " -" end
-  other_queues.load()
   return session .. " " .. other_queues.encode(name)
 end
 

@@ -2,7 +2,7 @@
 --- require "core/position"
 --- require "core/removal"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require "core/timers"
 --- require lazy "core/transfer"
 --- require lazy "features/other_queues"
@@ -53,7 +53,6 @@ end
 -- target is nil, and context.missing names it, if KEYS lacks it.
 function trash.plan(home, entries)
   local groups, by_name = { nil }, {} -- by_name: the entries of each group
-  other_queues.load()
   for n = 1, #entries do
     local subqueue = trash.origin(entries[n].rec)
     local name = subqueue and queue.join_name(queue.name(home), subqueue) or queue.name(home)
@@ -69,11 +68,9 @@ end
 
 -- Moves entries of q, the subqueue ;trash, back. `groups`: as trash.plan returned them.
 function trash.restore(q, groups)
-  transfer.load()
   for n = 1, #groups do
     local target, entries = groups[n].target, groups[n].entries
     transfer.move(q, target, entries)
-    retry.load()
     retry.renew_timers(target, entries)
   end
 end

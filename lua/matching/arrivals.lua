@@ -58,8 +58,7 @@ end
 
 -- Searches the arrivals behind number `seen`. Returns up to `count` entries that the criteria admit, without states, in delivery
 -- order; and, if the time for selectors was used up, the id of the last message that was looked at: if none was found, the next
--- call has it as its place to go on from, and searches the queue, not the arrivals. For search.look, which has parsed the criteria
--- and loaded what they need.
+-- call has it as its place to go on from, and searches the queue, not the arrivals.
 function arrivals.look(q, criteria, seen, count)
   local ids, found = arrivals.ids(q, seen, criteria.after or ""), {}
   if not ids[1] then return found end

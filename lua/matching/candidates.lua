@@ -5,7 +5,7 @@
 -- (matching/index), else all available messages. Whether they match is for matching/search to test.
 --
 -- Pages are in delivery order, and a page begins behind the id `from`, "" for the first one. `criteria`: of filter.parse
--- (matching/filter). For callers that have loaded matching/index.
+-- (matching/filter).
 --
 -- Another way to select candidates must not leave out a message that filter.test admits. If it reads message or correlation ids, it
 -- also stands in candidates.needs_index; if nothing else is left to test, in search.matches_all_candidates (matching/search).
@@ -56,7 +56,6 @@ end
 
 -- Returns all messages of a group with the sequence, and the offset, that the criteria name. They are few.
 function candidates.by_sequence(q, criteria, from)
-  group.load()
   local members, ids = group.members(q, criteria.group_id, criteria.sequence, criteria.offset), {}
   for n = 1, #members do
     if members[n] > from then ids[#ids + 1] = members[n] end

@@ -94,7 +94,6 @@ function filter.parse_selectors(text, at)
   while at <= #text do
     local size, from = string.match(text, "^(%d+):()", at)
     at = from + tonumber(size)
-    selector.load()
     local compiled = selector.compile(string.sub(text, from, at - 1))
     compiled.time_left = compiled.time_left * filter.selector_share
     selectors[#selectors + 1] = compiled
@@ -130,7 +129,6 @@ end
 
 -- Does a message have the identifiers and the place in a group that the criteria name?
 function filter.test_names(criteria, id, rec)
-  index.load()
   local fields = index.fields(rec)
   if criteria.message_id and criteria.message_id ~= index.message_id(fields, id) then return false end
   if criteria.correlation_id and criteria.correlation_id ~= fields.correlation_id then return false end

@@ -1,6 +1,6 @@
---- require "core/record"
+--- require lazy "core/record"
 --- used by admin/audit, core/seek, features/group, features/group_lock, features/identifiers, features/trail, matching/candidates,
----   matching/filter, matching/search, waiting/match_waiters
+---   matching/filter, matching/search, waiting/match_waiters, waiting/notify
 -- The index of identifiers: finds the available messages of a queue by message id, correlation id or group id. This module
 -- writes and reads its part of the zset q.index, whose members all have score 0:
 --

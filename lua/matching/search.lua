@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "matching/filter"
 --- require lazy "features/group"
 --- require lazy "matching/index"
@@ -45,9 +45,7 @@ function search.look(q, filter_text, from, count, reader)
   local criteria = search.open(q, filter_text, reader.takes)
   if criteria.next_group then return search.next_member(q, criteria) end
   local place = from ~= "" and from or criteria.after or ""
-  candidates.load()
   if candidates.needs_index(criteria) then
-    index_build.load()
     if not index_build.some(q) then return {}, place ~= "" and place or queue.never end -- the next call adds more
   end
   local found, continue_from = search.find(q, criteria, place, count, reader)
@@ -62,25 +60,16 @@ function search.read_page(q, filter_text, from, count, reader)
   return entries, entries[1] and entries[#entries].id or continue_from
 end
 
--- Returns the criteria of a filter, after it has loaded the modules that they need.
+-- Returns the criteria of a filter.
 function search.open(q, filter_text, takes)
-  index.load()
-  filter.load()
   local criteria = filter.parse(filter_text)
-  if criteria.grouped or criteria.next_group then group.load() end
-  if takes and q.locks_groups then
-    group_lock.load()
-    criteria.taken_groups = {}
-  end
+  if takes and q.locks_groups then criteria.taken_groups = {} end
   return criteria
 end
 
 -- Returns the status that refuses a call with this filter, or nil. For calls that change something before they search: what
 -- they change may make a message available, which the search passes over then instead of refusing the call.
 function search.refuses(q, filter_text)
-  filter.load()
-  index.load()
-  group.load()
   local criteria = filter.parse(filter_text)
   context.search_decided = true -- for search.next_member
   local next_message = search.read_next_member(q, criteria)
@@ -136,7 +125,6 @@ function search.find(q, criteria, place, count, reader)
     if rec and search.admits(q, criteria, id, rec) then return { { id = id, rec = rec } } end
   end
   if reader.seen then
-    arrivals.load()
     if arrivals.suffice(q, criteria, reader.seen) then return arrivals.look(q, criteria, reader.seen, count) end
   end
   return search.scan(q, criteria, place, count)
@@ -177,8 +165,7 @@ function search.must_pause(criteria)
   return filter.out_of_time(criteria) or criteria.grouped and context.group_members > search.most
 end
 
--- May this available message be read? An expired one may not; the timers of the queue remove it. For callers with the criteria of
--- search.open, or that have loaded group and index.
+-- May this available message be read? An expired one may not; the timers of the queue remove it.
 function search.admits(q, criteria, id, rec)
   if not filter.test(criteria, id, rec) or record.is_expired(rec, context.now) then return false end
   if criteria.grouped then
@@ -192,7 +179,6 @@ end
 -- Does the filter ask for unmarked messages, and is this one marked?
 function search.is_marked(q, criteria, id)
   if not criteria.unmarked then return false end
-  mark.load()
   return mark.seen(q, criteria, id)
 end
 
@@ -221,7 +207,6 @@ function search.finish(q, criteria, found)
     search.add_states(q, found)
   end
   if criteria.changes_marks then
-    mark.load()
     for n = 1, #found do mark.apply(q, criteria, found[n].id) end
     mark.sweep(q, #found)
   end

@@ -1,10 +1,5 @@
 --- require lazy "selector/selector_condition"
---- require lazy "selector/selector_field"
---- require lazy "selector/selector_like"
---- require lazy "selector/selector_number"
---- require lazy "selector/selector_operand"
 --- require lazy "selector/selector_program"
---- require lazy "selector/selector_value"
 --- used by features/subscription, matching/filter
 -- Selectors on the server: IBM MQ's message selectors (docs/selectors.md), applied to the records of messages.
 --
@@ -35,23 +30,11 @@ local selector = { allowed = 4000 }
 --                  (filter.out_of_time)
 --   time_fixed, time_per_byte   microseconds that one test takes: for a message, and for each byte of its record
 function selector.compile(text)
-  selector.load_parts()
   local compiled = { time_left = selector.allowed }
   local reader = selector_program.open(text, compiled, selector_condition.read)
   compiled.condition = selector_condition.read(reader, true)
   compiled.time_fixed, compiled.time_per_byte = 1.5 + 0.6 * reader.operands, 1 / 600 + reader.operands / 10000
   return compiled
-end
-
--- Loads the modules that stand for parts of a program. Calls without a selector do not pay for them.
-function selector.load_parts()
-  selector_number.load()
-  selector_value.load()
-  selector_like.load()
-  selector_field.load()
-  selector_program.load()
-  selector_operand.load()
-  selector_condition.load()
 end
 
 -- Is the message selected? Unknown does not select.

@@ -4,8 +4,7 @@
 --- require lazy "selector/selector_value"
 --- used by selector/selector
 -- The conditions of a selector: functions that tell of a message whether a part of the selector is true, false or unknown
--- (selector/selector describes them, and says what to change together). selector.compile loads all modules of selectors before it
--- calls this one.
+-- (selector/selector describes them, and says what to change together).
 --
 -- In a program a letter begins each condition; selector_condition.makers says what it stands for. A maker reads what follows the
 -- letter, as mqredis/selector/encode.py writes it, and returns the condition. Its arguments:

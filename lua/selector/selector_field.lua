@@ -1,11 +1,10 @@
 --- require "core/context"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "selector/selector_number"
 --- require lazy "selector/selector_value"
---- used by selector/selector, selector/selector_operand
+--- used by selector/selector_operand
 -- The operands of a selector that read a message: its properties and header fields. Each function here makes an operand
--- (selector/selector), which reads the record itself (core/record): no table of its fields is made. selector.compile loads
--- selector/selector_number and selector/selector_value before it calls this module.
+-- (selector/selector), which reads the record itself (core/record): no table of its fields is made.
 --
 -- A header field is seen through a view, which mqredis/selector/names.py chooses by a letter in the program; selector_field.views
 -- says which. `key`: the mark and the key of the field, "\3" and a letter; "\3" alone for what is in no field. Tests:

@@ -1,4 +1,4 @@
---- used by selector/selector, selector/selector_condition
+--- used by selector/selector_condition
 -- The LIKE of selectors, on characters of UTF-8. A pattern is split at its percent signs into segments, each of which is looked
 -- for behind the one before; so a pattern takes no more than (characters of text) * (characters of pattern) steps. User text
 -- never becomes a Lua pattern. mqredis/selector/like.py does the same in Python, budgets included (tests/selector/test_like.py).

@@ -1,4 +1,4 @@
---- used by selector/selector, selector/selector_field, selector/selector_value
+--- used by selector/selector_field, selector/selector_value
 -- Exact 64-bit integers for selectors, since Lua's doubles are exact only up to 2^53. An integer below that is a number, a
 -- larger one its decimal text, without a plus sign or zeros in front. A result outside 64 bits is nil, and so is a division by
 -- zero. mqredis/selector/values.py does the same in Python. Tests: tests/selector/test_numbers.py.

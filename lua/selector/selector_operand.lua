@@ -1,10 +1,9 @@
 --- require lazy "selector/selector_field"
 --- require lazy "selector/selector_program"
 --- require lazy "selector/selector_value"
---- used by selector/selector, selector/selector_condition
+--- used by selector/selector_condition
 -- The operands of a selector: functions that return a value, a kind and a content (selector/selector_value), of a message
--- (selector/selector describes them, and says what to change together). selector.compile loads all modules of selectors before it
--- calls this one.
+-- (selector/selector describes them, and says what to change together).
 --
 -- In front of an operand stands one of these letters in the program (_operand in mqredis/selector/encode.py):
 --

@@ -1,7 +1,7 @@
 --- require lazy "selector/selector_number"
---- used by selector/selector, selector/selector_condition, selector/selector_field, selector/selector_operand
+--- used by selector/selector_condition, selector/selector_field, selector/selector_operand
 -- Values of selectors: types, comparison and arithmetic. mqredis/selector/values.py does the same in Python
--- (tests/selector/test_differential.py compares). selector.compile loads this module and selector/selector_number.
+-- (tests/selector/test_differential.py compares).
 --
 -- A value is two values of Lua: a kind, and the content. Kinds:
 --

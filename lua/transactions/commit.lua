@@ -1,5 +1,5 @@
 --- require "core/position"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "core/release"
 --- require "core/removal"
 --- require "core/store"
@@ -35,7 +35,6 @@ function commit.apply_entries(part, queues)
   release.unlock(q, entries.given_back)
   for target, moved in pairs(entries.targets) do
     if queues[target] then
-      transfer.load()
       transfer.move(q, queues[target], moved)
     else -- the target was deleted
       release.unlock(q, moved)

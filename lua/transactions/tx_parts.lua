@@ -202,7 +202,6 @@ function tx_parts.add_entry(transaction, part, row, entry)
   if transaction.verdicts and (kind == tx.received or kind == tx.rejected) then
     local verdict = transaction.verdicts[entry.id] or transaction.aborting and transaction.default_verdict
     if verdict then
-      release.load()
       release.note_verdict(entry, verdict ~= "" and verdict or release.verdicts.failed)
       if not transaction.aborting then list = entries.given_back end
     end
@@ -215,12 +214,10 @@ end
 -- afterwards.
 function tx_parts.plan_entries(part, aborting)
   local q, entries = part.q, part.entries
-  release.load()
   if aborting then
     release.plan(q, entries.received)
     release.plan(q, entries.rejected)
   else
-    trace.load()
     trace.plan_accepted(entries.sent)
     release.plan(q, entries.sent)
     removal.plan(q, entries.received, "receive")

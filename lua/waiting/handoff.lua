@@ -1,13 +1,13 @@
 --- require "core/context"
 --- require "core/message"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/position"
 --- require "core/queue"
---- require "core/record"
+--- require lazy "core/record"
 --- require lazy "core/release"
 --- require "core/store"
 --- require "waiting/notify"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 --- used by receive, send, stop_waiting
 -- Hands a lock over to a reader that waits for one, so that it gets its message without another call
 -- (docs/decisions/waiting.md). A script that sends a single plain message makes the reader's next call for it: it locks the message
@@ -102,7 +102,6 @@ end
 -- Gives the lock back for a reader that gives up. No delivery is counted, since the reader never saw the message. Where the
 -- release takes queues that the script does not have, the lock stays until its lease ends.
 function handoff.back(q)
-  release.load()
   local entries = position.read(q, { context.handover.id })
   if not release.plan(q, entries) then return end
   entries[1].state.deliveries = 0 -- it was handed over as it arrived, so it had none before

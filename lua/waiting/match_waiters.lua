@@ -1,5 +1,5 @@
 --- require "core/context"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 --- require lazy "matching/filter"
 --- require lazy "matching/search"
 --- require lazy "features/group"
@@ -46,7 +46,6 @@ end
 
 -- Registers a reader with this ticket number. Returns whether it was not registered before, and whether it is an indexed one.
 function match_waiters.enlist(q, member, number, filter_text)
-  filter.load()
   local key, score = filter.key(filter_text), match_waiters.unindexed
   if key then
     redis.call("ZADD", q.index, 0, match_waiters.index_stem(key) .. member)
@@ -57,14 +56,10 @@ end
 
 -- Removes a reader. Returns 0 if it was not registered, else 1.
 function match_waiters.remove(q, member, filter_text)
-  filter.load()
   local key = filter.key(filter_text)
   if key then redis.call("ZREM", q.index, match_waiters.index_stem(key) .. member) end
   local removed = redis.call("ZREM", q.waiters, member)
-  if removed == 1 and not key and not match_waiters.unindexed_readers(q, 1)[1] then
-    arrivals.load()
-    arrivals.forget(q)
-  end
+  if removed == 1 and not key and not match_waiters.unindexed_readers(q, 1)[1] then arrivals.forget(q) end
   return removed
 end
 
@@ -78,15 +73,10 @@ end
 -- Offers each of these messages to the readers that want it. Returns the ids of those that none of them took. `only` and
 -- `behind` as of notify.offer.
 function match_waiters.offer(q, ids, only, behind)
-  filter.load()
-  search.load()
-  index.load()
-  group.load()
   -- What a search of this script knew of groups may have been taken since.
   context.groups = {}
   local unindexed = match_waiters.unindexed_readers(q, match_waiters.most_unindexed)
   if #unindexed > 0 and not behind then -- what they search when they poll; with `behind` it is noted already
-    arrivals.load()
     arrivals.note(q, ids)
   end
   -- What is known of the readers from message to message. criteria: by member; notified: set of the members that were;

@@ -1,13 +1,13 @@
 --- require lazy "waiting/match_waiters"
 --- require lazy "features/group_lock"
+--- require lazy "matching/index"
 --- require "core/context"
---- require "core/message_state"
+--- require lazy "core/message_state"
 --- require "core/queue"
 --- require "core/timers"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 --- used by cancel, queue_delete, queue_update, stop_waiting, waiting/handoff, waiting/match_waiters, waiting/waiters
--- Notifies readers that wait (waiting/waiters), and offers them the messages that became available. Loaded only if readers
--- wait.
+-- Notifies readers that wait (waiting/waiters), and offers them the messages that became available.
 --
 -- Notifications are the last writes of a script, and may fail: a reader that misses one asks again some seconds later
 -- (docs/decisions/waiting.md).
@@ -96,7 +96,6 @@ function notify.offer(q, ids, only, behind)
   if #ids == 0 then return end
   local first_page = redis.call("ZRANGE", q.waiters, 0, notify.page - 1)
   if first_page[1] and waiter_text.filter(first_page[1]) then
-    match_waiters.load()
     ids, first_page = match_waiters.offer(q, ids, only, behind), nil
   end
   notify.offer_any(q, ids, first_page, only)
@@ -111,7 +110,6 @@ end
 -- Returns a list with the id of the message whose turn it is in a queue whose groups take turns. It is empty if no message may be
 -- taken.
 function notify.in_turn(q)
-  group_lock.load()
   local next_entry = group_lock.next_in_turn(q, 1)[1]
   return { next_entry and next_entry.id }
 end
@@ -121,15 +119,14 @@ end
 function notify.offer_groups(q, group_ids, offered)
   local first = redis.call("ZRANGE", q.waiters, 0, 0)[1]
   if not first or not waiter_text.filter(first) then return end
-  match_waiters.load()
-  group_lock.load()
   local is_offered, others = {}, { nil }
   for n = 1, #offered do is_offered[offered[n]] = true end
   for n = 1, #group_ids do
-    local is_busy = group_lock.holder(q, group_ids[n])
-    local ids = is_busy and {} or group_lock.available(q, group_ids[n], match_waiters.most_members)
-    for k = 1, #ids do
-      if not is_offered[ids[k]] then others[#others + 1] = ids[k] end
+    if not group_lock.holder(q, group_ids[n]) then
+      local ids = index.range(q, index.letters.group_id, group_ids[n], "", match_waiters.most_members)
+      for k = 1, #ids do
+        if not is_offered[ids[k]] then others[#others + 1] = ids[k] end
+      end
     end
   end
   if others[1] then match_waiters.offer(q, others) end
@@ -186,7 +183,6 @@ function notify.left(q)
   local id = waiter_text.notified_of()
   if id and not redis.call("ZSCORE", q.available, id) then id = nil end
   if not q.locks_groups then return { id or redis.call("ZRANGE", q.available, 0, 0)[1] } end
-  group_lock.load()
   local rec = id and redis.call("HGET", q.records, id)
   if rec and not group_lock.busy(q, rec) then return { id } end
   return notify.in_turn(q)

@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/store"
---- require "waiting/waiter_text"
+--- require lazy "waiting/waiter_text"
 --- require lazy "waiting/notify"
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
@@ -63,14 +63,12 @@ function waiters.wait(q, member, ticket, filter_text, from)
     redis.call("ZADD", q.waiters, "NX", number, member)
     return number
   end
-  match_waiters.load()
   local is_new, is_indexed = match_waiters.enlist(q, member, number, filter_text)
   -- It was notified, which ended its registration, and found nothing.
   if is_new and has_waited and waiter_text.is_taking(member) then waiters.pass_on(q, member) end
   if is_indexed then
     seen = "" -- arrivals are not noted for it, and few messages have its identifier
   elseif from == "" then
-    arrivals.load()
     seen = string.format("%d", arrivals.newest(q))
   elseif is_new then
     seen = "" -- messages may have arrived before the place that its search has reached, while it was not registered
@@ -82,14 +80,12 @@ end
 -- (`member`), so that offering ends; those before it were asked first. Not at the end of the script as other notifications, since
 -- only here it is known which message that is.
 function waiters.pass_on(q, member)
-  notify.load()
   notify.offer(q, notify.left(q), nil, member)
 end
 
 -- Removes a reader's registration. Returns 0 if there was none, else 1.
 function waiters.drop(q, member, filter_text)
   if filter_text == "" then return redis.call("ZREM", q.waiters, member) end
-  match_waiters.load()
   return match_waiters.remove(q, member, filter_text)
 end
 
@@ -98,7 +94,6 @@ end
 function waiters.offer_again(q)
   local id = waiter_text.notified_of()
   if not id or not redis.call("ZSCORE", q.available, id) then return end
-  notify.load()
   store.announce(q, notify.left(q)) -- another one if its group is busy
 end
 
@@ -106,7 +101,6 @@ end
 -- without a lock. Of a group that is not busy any more these readers were offered the first message alone (features/group_lock).
 function waiters.offer_turn(q)
   if not q.waiting or not waiter_text.notified_of() then return end
-  notify.load()
   notify.offer_turn(q)
 end
 
@@ -137,6 +131,5 @@ end
 -- Notifies the readers that wait on a queue.
 function waiters.notify_one(q)
   if not q.waiting then return end
-  notify.load()
   notify.serve(q)
 end

@@ -35,8 +35,8 @@ _KEYS = (
 )  # fmt: skip
 PATTERNS = (*_CONDITIONS, *_KEYS)
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
-# A call whose result is not used. Loads and caches save time and change no result.
-_CALL = re.compile(r"^\s*(?!cache\.|string\.|table\.)[a-z_]+\.(?!load\()\w+\(.*\)$")
+# A call whose result is not used. Caches save time and change no result.
+_CALL = re.compile(r"^\s*(?!cache\.|string\.|table\.)[a-z_]+\.\w+\(.*\)$")
 # In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
 # the same is found: no change that a caller could notice.
 _PLAIN = re.compile(r"string\.find\((?:[^()]|\([^()]*\))*, $")

@@ -41,13 +41,13 @@ Judge = Callable[[Sequence[tuple[Selector, Subject]]], list[Truth]]
 
 
 def bundle(name: str, seen: set[str] | None = None) -> str:
-    """Return a Lua library with all its requirements, each loaded from the start."""
+    """Return a Lua library with all its requirements."""
     seen = set() if seen is None else seen
     seen.add(name)
     text = (scripts.root() / f"{name}.lua").read_text()
     wanted = re.findall(r'^--- require (?:lazy )?"([^"]+)"$', text, re.MULTILINE)
     required = "".join(bundle(other, seen) for other in wanted if other not in seen)
-    return f"{required}{text}function {name.rpartition('/')[2]}.load() end\n"
+    return required + text
 
 
 # Four arguments for each question: program, program of the negation, record, lookup id. T, F or U for each.
