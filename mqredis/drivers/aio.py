@@ -14,6 +14,7 @@ from mqredis.drivers.calls_aio import AsyncCalls
 from mqredis.drivers.coalescing import Batcher
 from mqredis.drivers.net.pool_aio import AsyncBackend
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
+from mqredis.errors import InvalidHandle
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
 from mqredis.steps import Operation
@@ -27,16 +28,24 @@ class AsyncDriver(AsyncCalls):
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
         """Make the driver in the event loop in which it connects."""
         super().__init__(settings, keys, backend)
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
 
     def _setup(self) -> None:
         self._opening = asyncio.Lock()
         self._waiters = AsyncWaiterRegistry(self)
+        self._loop = None  # in a child process that of the parent does not count
 
     def _enter_loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop. If it is another one than before, connections and tasks of that one are of no use."""
+        """The running loop. If it is another one than before, connections and tasks of that one are of no use.
+
+        Raises InvalidHandle while the one before runs in another thread, since its tasks would wait without an end.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
+            if self._loop is not None and self._loop.is_running():
+                raise InvalidHandle(
+                    "this client belongs to an event loop that runs in another thread: connect once in each event loop"
+                )
             self.backend.after_fork()
             self._setup()
             self._loop = loop

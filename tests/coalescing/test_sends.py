@@ -220,6 +220,21 @@ def test_client_works_in_a_new_event_loop_after_the_first_was_abandoned(url: str
     second.close()
 
 
+def test_client_of_a_running_event_loop_is_refused_in_the_loop_of_another_thread(url: str) -> None:
+    async def main() -> None:
+        async with mqredis.asyncio.connect(url, settings=SETTINGS) as qm:
+            await qm.create_queue("q")
+            async with qm.open("q") as queue:
+                waiting = asyncio.create_task(queue.receive(30))
+                for call in (queue.send(b"1"), queue.receive(1), qm.close()):
+                    with pytest.raises(mqredis.InvalidHandle, match="connect once in each event loop"):
+                        await asyncio.to_thread(asyncio.run, call)
+                await queue.send(b"2")
+                assert (await waiting).body == b"2"
+
+    asyncio.run(main())
+
+
 def test_client_connects_works_and_closes_in_different_event_loops(url: str) -> None:
     async def use(qm: Any) -> bytes:
         async with asyncio.timeout(30):
