@@ -149,7 +149,10 @@ class Locked:
         if self._settled:
             cause, advice = "commit, abort or reject has settled it before", ""
         else:
-            cause = lapsed(handle.context, self.expires_at, "another client has taken it away")
+            # The lease may also be over by the server's clock alone, as after ``advance_clock``.
+            cause = lapsed(
+                handle.context, self.expires_at, "its lease is over, or another client has taken it away"
+            )
             advice = "; call extend() in time, or lock with a longer lease"
         return lock_lost(handle.path, error.details["lost"], cause, advice)
 

@@ -7,13 +7,15 @@ which these fixtures set.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 from mqredis.client import Queue, QueueManager
 from mqredis.commands.read import BATCH
 from mqredis.errors import InvalidArgument, IoTimeout
 from mqredis.models import Message, PropertyValue
-from mqredis.operations.checks import type_name
+from mqredis.operations import checks
 
 
 class Clock:
@@ -29,9 +31,8 @@ class Clock:
         return self._moved
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward, and serve everything that became due. Raises ValueError for a negative number."""
-        if seconds < 0:
-            raise ValueError("the broker's time only goes forward")
+        """Move the clock forward, and serve everything that became due. Raises InvalidArgument, also for a negative
+        number, since the broker's time only goes forward."""
         self._manager.advance_clock(seconds)
         self._moved += seconds
         self._manager.maintain()
@@ -41,8 +42,8 @@ def _check(queue: object, helper: str) -> None:
     """Raise InvalidArgument unless this is a queue of a blocking manager."""
     if not isinstance(queue, Queue):
         raise InvalidArgument(
-            f"{helper} takes an open queue of a blocking manager, not {type_name(queue)}: open the same queue with the "
-            "fixture mqredis_manager, which shares its broker with mqredis_async_manager"
+            f"{helper} takes an open queue of a blocking manager, not {checks.type_name(queue)}: open the same queue "
+            "with the fixture mqredis_manager, which shares its broker with mqredis_async_manager"
         )
 
 
@@ -67,7 +68,7 @@ def assert_sent(
     body: bytes | str | None = None,
     *,
     count: int | None = None,
-    properties: dict[str, PropertyValue] | None = None,
+    properties: Mapping[str, PropertyValue] | None = None,
     **fields: Any,
 ) -> list[Message]:
     """Assert that matching messages are available in ``queue``, and leave them there. Returns them.
@@ -82,6 +83,10 @@ def assert_sent(
             f"body must be bytes or str, not {type(body).__name__}: compare what json.loads makes of the bodies of the "
             "messages that assert_sent returns"
         )
+    if count is not None:
+        checks.count(count, "count", sys.maxsize, least=0)
+    if not isinstance(properties, Mapping | None):
+        raise InvalidArgument(f"properties must be a mapping, not {type(properties).__name__}")
     wanted = body.encode() if isinstance(body, str) else body
     unknown = set(fields) - set(Message.FIELDS)
     if unknown:
@@ -114,7 +119,7 @@ def assert_nothing_sent(queue: Queue) -> None:
 
 
 def _like(
-    message: Message, body: bytes | None, properties: dict[str, PropertyValue], fields: dict[str, Any]
+    message: Message, body: bytes | None, properties: Mapping[str, PropertyValue], fields: dict[str, Any]
 ) -> bool:
     if body is not None and message.body != body:
         return False

@@ -48,6 +48,10 @@ SUITE = """
             assert_sent(orders, properties={"n": True})
         with pytest.raises(mqredis.InvalidArgument, match="body must be bytes or str, not dict: .*json.loads"):
             assert_sent(orders, {"item": "tea"})  # type: ignore[arg-type]
+        with pytest.raises(mqredis.InvalidArgument, match="count must be an int, not '1'"):
+            assert_sent(orders, count="1")  # type: ignore[arg-type]
+        with pytest.raises(mqredis.InvalidArgument, match="properties must be a mapping, not list"):
+            assert_sent(orders, properties=["n"])  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="no field 'colour'"):
             assert_sent(orders, colour="red")
 
@@ -58,14 +62,15 @@ SUITE = """
         assert drain(orders) == []
         mqredis_clock.advance(3600)
         assert [m.body for m in drain(orders)] == [b"later"]
-        with pytest.raises(ValueError, match="forward"):
-            mqredis_clock.advance(-1)
+        for wrong in (-1, "60", None):
+            with pytest.raises(mqredis.InvalidArgument, match="seconds"):
+                mqredis_clock.advance(wrong)
 
     def test_clock_ends_leases(orders, mqredis_clock):
         orders.send(b"x")
         lock = orders.lock(timeout=0, lease=30)
         mqredis_clock.advance(31)
-        with pytest.raises(mqredis.LockLost):
+        with pytest.raises(mqredis.LockLost, match="its lease is over"):
             lock.commit()
         assert orders.lock(timeout=0).message.delivery_count == 2
 
