@@ -24,11 +24,11 @@ from mqredis.operations import checks
 from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
 from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, queues_of
-from mqredis.worker.ending import Ending
 from mqredis.worker.metrics import address, served
 from mqredis.worker.rate import rate_of
 from mqredis.worker.retry import Retry
 from mqredis.worker.run import Running
+from mqredis.worker.shutdown import Shutdown
 
 H = TypeVar("H", bound=Handler)
 
@@ -89,7 +89,7 @@ class Worker:
         # It is held while the worker runs.
         self._claim = threading.Lock()
         # That of the present run, from its beginning: ``stop`` may be called while it connects.
-        self._ending: Ending | None = None
+        self._shutdown: Shutdown | None = None
         self._ready = threading.Event()
 
     @checks.options("a consumer")
@@ -244,16 +244,16 @@ class Worker:
             raise InvalidArgument(
                 "this worker is running already: make another Worker, or stop() this one first"
             )
-        ending = self._ending = Ending()
+        shutdown = self._shutdown = Shutdown()
         try:
             with ExitStack() as stack:
                 if manager is None:
                     manager = stack.enter_context(
                         connect(self._url, manager=self._manager, settings=self._connection_settings())
                     )
-                return self._run(manager, ending, burst, errors, signals)
+                return self._run(manager, shutdown, burst, errors, signals)
         finally:
-            self._ending = None
+            self._shutdown = None
             self._claim.release()
 
     def _connection_settings(self) -> Settings | None:
@@ -264,13 +264,13 @@ class Worker:
         name = settings.client_name or self.name[:64]
         return settings.model_copy(update={"client_name": name})
 
-    def _run(self, manager: QueueManager, ending: Ending, burst: bool, errors: str, signals: bool) -> int:
+    def _run(self, manager: QueueManager, shutdown: Shutdown, burst: bool, errors: str, signals: bool) -> int:
         before = sum(consumer.handled for consumer in self.consumers)
         running = Running(
             manager,
             self.consumers,
             self.schedules,
-            ending=ending,
+            shutdown=shutdown,
             shutdown_seconds=self._shutdown_seconds,
             health_file=self.health_file,
             raise_errors=errors == "raise",
@@ -282,13 +282,13 @@ class Worker:
             with ExitStack() as stack:
                 stack.enter_context(served(self.metrics, manager, self.consumers))
                 if signals:
-                    stack.enter_context(ending.on_signals())
+                    stack.enter_context(shutdown.on_signals())
                 self._ready.set()
                 running.burst() if burst else running.forever()
         finally:
             running.close()
-        if ending.error is not None:
-            raise ending.error
+        if shutdown.error is not None:
+            raise shutdown.error
         return sum(consumer.handled for consumer in self.consumers) - before
 
     @contextmanager
@@ -314,18 +314,18 @@ class Worker:
             if not outcome.done() or outcome.exception() is None:
                 yield self
         finally:
-            ending = self._ending
+            shutdown = self._shutdown
             # If this run was refused, it must not stop another run. A second order would cancel the handlers.
-            if not outcome.done() and ending is not None and not ending.stopping.is_set():
-                ending.stop()
+            if not outcome.done() and shutdown is not None and not shutdown.stopping.is_set():
+                shutdown.stop()
             thread.join()
         outcome.result()
 
     def stop(self) -> None:
         """End ``run`` as SIGTERM does: finish what is being handled. The second time: cancel it."""
-        ending = self._ending  # the run may end meanwhile
-        if ending is not None:
-            ending.stop()
+        shutdown = self._shutdown  # the run may end meanwhile
+        if shutdown is not None:
+            shutdown.stop()
 
     def health(self) -> dict[str, Any]:
         """For each consumer: seconds since its queues were last read successfully (None: never), and its counters."""

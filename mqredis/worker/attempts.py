@@ -21,8 +21,8 @@ from mqredis.models import Message
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.event_loop import EventLoop
 from mqredis.worker.failed_attempts import FailedAttempts
-from mqredis.worker.held import Held
-from mqredis.worker.keeper import Handling, Keeper
+from mqredis.worker.held_messages import HeldMessages
+from mqredis.worker.lease_renewer import Handling, LeaseRenewer
 from mqredis.worker.outcomes import (
     BROKER_ERRORS,
     Cancelled,
@@ -47,7 +47,7 @@ class Attempts:
         *,
         manager: QueueManager,
         targets: Handles,
-        keeper: Keeper,
+        renewer: LeaseRenewer,
         event_loop: EventLoop,
     ) -> None:
         self.consumer = consumer
@@ -55,7 +55,7 @@ class Attempts:
         self._failed = failed
         self._manager = manager
         self._targets = targets
-        self._keeper = keeper
+        self._renewer = renewer
         self._event_loop = event_loop
 
     def unit(self, messages: Sequence[Message], transaction: Transaction | None) -> Unit:
@@ -89,7 +89,7 @@ class Attempts:
         """Run the handler, then ``commit``. Returns the error of the attempt, which is counted, None if it succeeded.
 
         If the handler is cancelled and does not end, ``give_up`` gives its messages back meanwhile, as its argument
-        says, and the error is GivenUp. The thread of the keeper calls it, and ``renew``. Raises the error of a commit,
+        says, and the error is GivenUp. The thread of the renewer calls it, and ``renew``. Raises the error of a commit,
         or of a send of the unit, that failed because the broker cannot do anything at the moment.
         """
         consumer, begun = self.consumer, time.monotonic()
@@ -107,7 +107,7 @@ class Attempts:
             self._failed.count(_from_handler(reason, consumer.handler), unit.messages)
             give_up(self._failed.return_instruction(reason, unit.messages))
 
-        held = Held(
+        held = HeldMessages(
             renew,
             self._lease,
             max_hold=consumer.max_hold,
@@ -115,7 +115,7 @@ class Attempts:
             on_cancel=unit._lose,
             on_overdue=overdue,
         )
-        self._keeper.add(held, Handling(consumer, unit.messages, begun))
+        self._renewer.add(held, Handling(consumer, unit.messages, begun))
         try:
             error = self._call_handler(held, unit, arguments)
             if not held.end():
@@ -126,7 +126,7 @@ class Attempts:
                 raise unit.broker_error
             error = error or _commit(commit)
         finally:
-            self._keeper.remove(held)
+            self._renewer.remove(held)
         if isinstance(error, TransactionSequence):
             log.warning("%s lost its message before the commit: %s", consumer.name, error)
             return Cancelled(str(error))
@@ -136,7 +136,7 @@ class Attempts:
             self._failed.count(error, unit.messages, lapsed=time.monotonic() > held.until)
         return error
 
-    def _call_handler(self, held: Held, unit: Unit, arguments: list[Any]) -> BaseException | None:
+    def _call_handler(self, held: HeldMessages, unit: Unit, arguments: list[Any]) -> BaseException | None:
         """Run the handler. Returns what it raised, or why it was cancelled; None if it succeeded."""
         consumer = self.consumer
         try:
@@ -164,7 +164,7 @@ class Attempts:
             return _from_handler(error, consumer.handler)
         return None
 
-    def _run_plain(self, held: Held, *given: Any) -> None:
+    def _run_plain(self, held: HeldMessages, *given: Any) -> None:
         """Run a handler that is no coroutine function. Raises InvalidArgument if it returns what has not run yet."""
         answer = held.run(self.consumer.handler, *given)
         if inspect.iscoroutine(answer):

@@ -46,7 +46,7 @@ class ConsumerOptions(TypedDict, total=False):
 class Consumer:
     """A handler and how its messages are read: the options of ``Worker.consumer``, which describes them.
 
-    While a worker runs, the threads of its loops and that of the keeper change the attributes from ``handled`` on.
+    While a worker runs, the threads of its loops and that of the renewer change the attributes from ``handled`` on.
     Raises InvalidArgument.
     """
 

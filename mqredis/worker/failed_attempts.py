@@ -1,6 +1,6 @@
 """What follows an attempt that did not succeed: it is counted and logged, and its messages are given back.
 
-``run`` makes one for each consumer. ``attempts`` counts with it, in the thread of a loop or of the keeper, and the
+``run`` makes one for each consumer. ``attempts`` counts with it, in the thread of a loop or of the renewer, and the
 loops ask it how they give messages back, with the texts of :mod:`mqredis.operations.giveback`. What becomes of these is
 decided by the retry policy of their queue. docs/worker.md has a table of all events.
 
@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from mqredis.models import Message
 from mqredis.operations import giveback
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.ending import Ending
 from mqredis.worker.outcomes import Cancelled, GivenUp, NotValid, Reject, RetryLater
 from mqredis.worker.retry import UNLIMITED
+from mqredis.worker.shutdown import Shutdown
 
 log = logging.getLogger("mqredis.worker")
 
@@ -46,7 +46,7 @@ class FailedAttempts:
         self,
         consumer: Consumer,
         worker: str,
-        ending: Ending,
+        shutdown: Shutdown,
         refresh_policy: Callable[[Consumer, str], bool],
         *,
         sealed: bool,
@@ -55,7 +55,7 @@ class FailedAttempts:
         self._consumer = consumer
         self._about = {"worker": worker, "handler": consumer.name}
         self._sealed = sealed
-        self._ending = ending
+        self._shutdown = shutdown
         self._refresh_policy = refresh_policy
         self._raise_errors = raise_errors
 
@@ -117,7 +117,7 @@ class FailedAttempts:
         if isinstance(error, Cancelled | RetryLater) or self._consumer.policy_of(queue):
             return
         if not isinstance(error, Reject) or queue.endswith(";poison"):
-            self._ending.stopping.wait(self._consumer.retry.delay)
+            self._shutdown.stopping.wait(self._consumer.retry.delay)
 
     def _text(self, error: BaseException) -> str:
         return giveback.described(error, sealed=self._sealed)
@@ -126,7 +126,7 @@ class FailedAttempts:
         consumer, queue = self._consumer, messages[0].queue
         consumer.last_error = self._text(error)
         if self._raise_errors and isinstance(error, Exception):
-            self._ending.handler_failed(error)
+            self._shutdown.handler_failed(error)
             return
         known = self._refresh_policy(consumer, queue)
         if consumer.isolates(messages):

@@ -27,11 +27,11 @@ from mqredis.models.worker import RunningHandler, WorkerConsumer
 from mqredis.operations.schedules import Wanted
 from mqredis.steps import Command, Steps, perform, procedure
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.ending import Ending
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import HandlerCancelled
-from mqredis.worker.waiting import Pauses, Waiting
+from mqredis.worker.shutdown import Shutdown
+from mqredis.worker.waiting_reads import Pauses, WaitingReads
 
 log = logging.getLogger("mqredis.worker")
 
@@ -60,9 +60,9 @@ class Heartbeat:
         name: str,
         consumers: Sequence[Consumer],
         schedules: Sequence[Wanted],
-        keeper: Keeper,
-        waiting: Waiting,
-        ending: Ending,
+        renewer: LeaseRenewer,
+        reads: WaitingReads,
+        shutdown: Shutdown,
         outage: Outage,
     ) -> None:
         # These do not change; the parts that other threads use, too, have their own locks.
@@ -72,9 +72,9 @@ class Heartbeat:
         self._name = name
         self._consumers = consumers
         self._schedules = schedules
-        self._keeper = keeper
-        self._waiting = waiting
-        self._ending = ending
+        self._renewer = renewer
+        self._reads = reads
+        self._shutdown = shutdown
         self._outage = outage
         self._started_at = datetime.now(UTC).isoformat()
         self._ended = threading.Event()
@@ -135,7 +135,7 @@ class Heartbeat:
         lease_ms = int(self._seconds * MISSED * 1000)
         record = {"lease_ms": lease_ms, **self._record()}
         orders, paused = self._tell(lease_ms, begins, json.dumps(record))
-        self._waiting.set_pauses(Pauses(paused))
+        self._reads.set_pauses(Pauses(paused))
         for order in orders:
             self._obey(*order.split(" "))
 
@@ -147,15 +147,15 @@ class Heartbeat:
     def _obey(self, order: str, *rest: str) -> None:
         log.info("an operator orders: %s", " ".join((order, *rest)))
         if order == commands.STOP:
-            self._ending.stop()
+            self._shutdown.stop()
         elif order == commands.CANCEL:
-            for held, handling in self._keeper.handlers().items():
+            for held, handling in self._renewer.handlers().items():
                 if any(format_id(message.lookup_id) == rest[0] for message in handling.messages):
-                    self._keeper.cancel(held, HandlerCancelled("an operator has cancelled the handler"))
+                    self._renewer.cancel(held, HandlerCancelled("an operator has cancelled the handler"))
 
     def _record(self) -> dict[str, Any]:
         now = time.monotonic()
-        handling = list(self._keeper.handlers().values())
+        handling = list(self._renewer.handlers().values())
         busy = [each.consumer for each in handling]
         consumers = [
             WorkerConsumer(

@@ -16,7 +16,7 @@ from pathlib import Path
 from mqredis.client import QueueManager
 from mqredis.errors import InvalidArgument
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.lease_renewer import LeaseRenewer
 
 log = logging.getLogger("mqredis.worker")
 
@@ -25,11 +25,15 @@ class Liveness:
     """The health file, if there is one, and the driver's poll for all waiting reads."""
 
     def __init__(
-        self, manager: QueueManager, health_file: str | None, consumers: Sequence[Consumer], keeper: Keeper
+        self,
+        manager: QueueManager,
+        health_file: str | None,
+        consumers: Sequence[Consumer],
+        renewer: LeaseRenewer,
     ) -> None:
         self._driver = manager.driver
         self._consumers = consumers
-        self._keeper = keeper
+        self._renewer = renewer
         self._file = Path(health_file) if health_file else None
         if self._file is not None and not self._file.parent.is_dir():
             raise InvalidArgument(f"health_file {health_file!r} cannot be written: its folder does not exist")
@@ -51,7 +55,7 @@ class Liveness:
 
     def _stuck(self) -> bool:
         """Does some consumer read nothing any more, since all its handlers were given up and have not ended?"""
-        handlers = self._keeper.handlers().items()
+        handlers = self._renewer.handlers().items()
         given_up = Counter(handling.consumer for held, handling in handlers if held.given_up)
         return any(given_up[consumer] >= consumer.concurrency for consumer in self._consumers)
 
@@ -61,7 +65,7 @@ class Liveness:
         A handler that still has its messages shows life, too, since no loop reads while all handlers are busy.
         """
         now = time.monotonic()
-        if any(held.reason is None and now < held.until for held in self._keeper.handlers()):
+        if any(held.reason is None and now < held.until for held in self._renewer.handlers()):
             self.touch()
         last_poll = self._driver.last_poll
         if last_poll <= self._last_poll:

@@ -116,7 +116,7 @@ class LockLoop(Loop):
             timeout,
             self.shared.lease,
             settling=commits,
-            scopes=(self.shared.waiting.scope,),
+            scopes=(self.shared.reads.scope,),
             stop=self._interrupted,
         )
         try:
@@ -131,7 +131,7 @@ class LockLoop(Loop):
         locks = queue.locked_messages(found.whole())
         if self.prefetch.most > 1 and at < regular:
             handle = partial(self._handle_one, queue)
-            self.prefetch.run(queue, locks, handle, self._handled.copy, self.flush, self._ending)
+            self.prefetch.run(queue, locks, handle, self._handled.copy, self.flush, self._shutdown)
         else:
             self._handle_locks(queue, locks)
 
@@ -143,8 +143,8 @@ class LockLoop(Loop):
                 pending = {*group.ids[group.settled :]}
                 self._handled.restore([lock for lock in done if lock.key in pending])
 
-    def _ending(self) -> bool:
-        return self.shared.ending.stopping.is_set() or self.paused
+    def _shutdown(self) -> bool:
+        return self.shared.shutdown.stopping.is_set() or self.paused
 
     def _handle_one(self, queue: Queue, lock: LockedMessage) -> bool:
         return self._handle_locks(queue, [lock])

@@ -21,13 +21,13 @@ from mqredis.models import Message
 from mqredis.steps import Operation
 from mqredis.worker.attempts import Attempts
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.ending import Ending
 from mqredis.worker.failed_attempts import FailedAttempts
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.prefetch import Prefetch
+from mqredis.worker.shutdown import Shutdown
 from mqredis.worker.unit import Unit
-from mqredis.worker.waiting import Waiting
+from mqredis.worker.waiting_reads import WaitingReads
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
@@ -50,9 +50,9 @@ class Shared:
     failed: FailedAttempts
     reopen: Callable[[Consumer, Queue], Queue]
     """``Queues.reopen``."""
-    waiting: Waiting
-    ending: Ending
-    keeper: Keeper
+    reads: WaitingReads
+    shutdown: Shutdown
+    renewer: LeaseRenewer
     loops: list[Loop] = field(default_factory=list)
     """All loops of the consumer. The list does not change after the first one has begun."""
 
@@ -71,16 +71,16 @@ class Loop(ABC):
         self.manager = queues[0].manager
         # A rate counts single messages.
         single = queues[0].handle.transactional or consumer.payload.many or bool(consumer.rate)
-        self.prefetch = Prefetch(1 if single else consumer.prefetch, shared.lease, shared.keeper)
-        # Is the loop reading, or waiting for a message? Its thread sets it; the main thread and the keeper read it.
+        self.prefetch = Prefetch(1 if single else consumer.prefetch, shared.lease, shared.renewer)
+        # Is the loop reading, or waiting for a message? Its thread sets it; the main thread and the renewer read it.
         self.reading = False
-        # The thread of the keeper replaces the list (``_pass_lapsed``).
+        # The thread of the renewer replaces the list (``_pass_lapsed``).
         self.lapsed = list(lapsed)
         # The attributes below are used by the thread of the loop alone.
         self.queues = list(queues)
         # Those of the present turn. Its read is interrupted when another thread has replaced them.
         self._lapsed_read = self.lapsed
-        self._pauses = shared.waiting.pauses
+        self._pauses = shared.reads.pauses
         # Names of its queues that were deleted: they are left out while others are there, until they are opened again.
         self._deleted: set[str] = set()
         self._reopen_at = 0.0
@@ -105,7 +105,7 @@ class Loop(ABC):
             self.reopen({*self._deleted})
         timeout: float | None = 0.0
         if wait:
-            timeout = None if self.shared.waiting.unlimited() and not self._deleted else POLL_READ_SECONDS
+            timeout = None if self.shared.reads.unlimited() and not self._deleted else POLL_READ_SECONDS
         self.turn(timeout)
 
     def reopen(self, names: Collection[str] | None = None) -> None:
@@ -133,11 +133,11 @@ class Loop(ABC):
     @property
     def paused(self) -> bool:
         """Has an operator paused the consumer, or all queues that it reads?"""
-        return self.shared.waiting.pauses.consumer(self.consumer.name) or not self._readable(self.queues)
+        return self.shared.reads.pauses.consumer(self.consumer.name) or not self._readable(self.queues)
 
     def _readable(self, queues: list[Queue]) -> list[Queue]:
         """The queues that no operator has paused."""
-        pauses = self.shared.waiting.pauses
+        pauses = self.shared.reads.pauses
         return [queue for queue in queues if not pauses.queue(queue.name)] if pauses else queues
 
     def _existing(self, queues: list[Queue]) -> list[Queue]:
@@ -145,7 +145,7 @@ class Loop(ABC):
 
     def _turn(self, queues: list[Queue], timeout: float | None) -> bool:
         """Read from these queues; if they are empty, from the subqueues of lapsed messages."""
-        self._pauses, self._lapsed_read = self.shared.waiting.pauses, self.lapsed
+        self._pauses, self._lapsed_read = self.shared.reads.pauses, self.lapsed
         queues, lapsed = self._readable(queues), self._readable(self._lapsed_read)
         if self._deleted:  # if all are, the read fails
             queues, lapsed = self._existing(queues) or queues, self._existing(lapsed)
@@ -183,8 +183,8 @@ class Loop(ABC):
     def _interrupted(self) -> bool:
         """Does the worker stop, or has it to read other queues now?"""
         return (
-            self.shared.ending.stopping.is_set()
-            or self.shared.waiting.pauses is not self._pauses
+            self.shared.shutdown.stopping.is_set()
+            or self.shared.reads.pauses is not self._pauses
             or self.lapsed is not self._lapsed_read
         )
 
@@ -221,14 +221,14 @@ class Loop(ABC):
         """Let a loop of the same consumer that waits read ;lapsed in place of this one, whose handler takes long.
 
         Not while this one handles one of ;lapsed (``messages``): they are handled one at a time. Called by the thread
-        of the keeper alone, so no two loops pass them at the same time.
+        of the renewer alone, so no two loops pass them at the same time.
         """
         if not self.lapsed or any(message.queue.endswith(";lapsed") for message in messages):
             return
         for loop in self.shared.loops:
             if loop.reading:
                 loop.lapsed, self.lapsed = self.lapsed, []
-                self.shared.waiting.cancel()  # it begins its read again, with ;lapsed
+                self.shared.reads.cancel()  # it begins its read again, with ;lapsed
                 return
 
     def _not_opened(self, error: SealBroken, give_back: Callable[[str], None]) -> None:

@@ -1,8 +1,8 @@
 """Prefetched messages: a thread of a worker locks several with one call and handles them one by one.
 
-``loop`` makes one, and ``lock_loop`` runs it in the thread of the handlers. While it runs, the thread of ``keeper``
-renews the leases, and ``threads`` may call ``give_back`` from the thread that ends the worker. docs/worker.md
-(Prefetch) tells users of the numbers and effects, and tests/contract/test_cost.py counts the calls.
+``loop`` makes one, and ``lock_loop`` runs it in the thread of the handlers. While it runs, the thread of
+``lease_renewer`` renews the leases, and ``threads`` may call ``give_back`` from the thread that ends the worker.
+docs/worker.md (Prefetch) tells users of the numbers and effects, and tests/contract/test_cost.py counts the calls.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mqredis.commands.settlement import RENEW
 from mqredis.errors import MqError
 from mqredis.operations import giveback, settle
 from mqredis.operations.locked import mark_renewed
-from mqredis.worker.held import Held
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.held_messages import HeldMessages
+from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.outcomes import accept_lower_durability
 
 log = logging.getLogger("mqredis.worker")
@@ -35,12 +35,12 @@ _NO_LIMIT = 1e9
 class Prefetch:
     """The messages that one thread has locked and not begun."""
 
-    def __init__(self, most: int, lease: float, keeper: Keeper) -> None:
+    def __init__(self, most: int, lease: float, renewer: LeaseRenewer) -> None:
         self.most = most
         self.count = 1
         """How many messages the next call locks. Only the thread of the handlers uses it."""
         self._lease = lease
-        self._keeper = keeper
+        self._renewer = renewer
         # Those that were not begun. Used under the lock, as all threads may give them back.
         self._waiting: deque[LockedMessage] = deque()
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Prefetch:
         handle: Callable[[LockedMessage], bool],
         done: Callable[[], Sequence[LockedMessage]],
         commit: Callable[[], None],
-        ending: Callable[[], bool],
+        shutdown: Callable[[], bool],
     ) -> None:
         """Handle the messages in their order. When ``ending()`` is true, give back those that were not begun.
 
@@ -62,16 +62,16 @@ class Prefetch:
         begun = since = time.monotonic()
         with self._lock:
             self._waiting = deque(locks)
-        held = Held(
+        held = HeldMessages(
             partial(self._renew, queue, done),
             self._lease,
             max_hold=_NO_LIMIT,
             time_limit=None,
         )
-        self._keeper.add(held)
+        self._renewer.add(held)
         well, now = True, begun
         try:
-            while (lock := self._next(ending)) is not None:
+            while (lock := self._next(shutdown)) is not None:
                 well = handle(lock) and well
                 now = time.monotonic()
                 # After the last message, the call that reads the next ones commits the handled ones.
@@ -79,15 +79,15 @@ class Prefetch:
                     commit()
                     since = now
         finally:
-            self._keeper.remove(held)
+            self._renewer.remove(held)
             self.give_back()
         # Twice as many after a quick run, half after a slow one, one after a failure.
         quick = well and now - begun < QUICK_RUN_SECONDS
         self.count = min(self.count * 2, self.most) if quick else max(self.count // 2, 1) if well else 1
 
-    def _next(self, ending: Callable[[], bool]) -> LockedMessage | None:
+    def _next(self, shutdown: Callable[[], bool]) -> LockedMessage | None:
         with self._lock:
-            while self._waiting and not ending():
+            while self._waiting and not shutdown():
                 lock = self._waiting.popleft()
                 if lock.expires_at > time.monotonic():
                     return lock

@@ -6,7 +6,7 @@ what protects them. The threads of a worker:
 ==================== ==========================================================================================
 that of Worker.run   prepares, waits for the end, gives back what handlers have not finished (``threads``)
 mqredis-CONSUMER-n   one for each loop: reads, runs the handler, commits (``loop``)
-mqredis-leases       renews leases, cancels handlers, gives back the messages of those that do not end (``keeper``)
+mqredis-leases       renews leases, cancels handlers, gives back what they do not finish (``lease_renewer``)
 mqredis-asyncio      runs the handlers that are coroutines, while the thread of their loop waits (``event_loop``)
 mqredis-heartbeat    reports to the broker, and sets pauses, cancels and stops for operators (``heartbeat``)
 mqredis-schedules    sends the messages of schedules (``schedule``)
@@ -24,11 +24,10 @@ from mqredis.handles import Handles
 from mqredis.operations.schedules import Wanted
 from mqredis.worker.attempts import Attempts
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.ending import Ending
 from mqredis.worker.event_loop import EventLoop
 from mqredis.worker.failed_attempts import FailedAttempts
 from mqredis.worker.heartbeat import Heartbeat, default_name
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.liveness import Liveness
 from mqredis.worker.lock_loop import LockLoop
 from mqredis.worker.logs import announce, log
@@ -36,13 +35,14 @@ from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outage import Outage
 from mqredis.worker.queues import Queues
 from mqredis.worker.schedule import Scheduler
+from mqredis.worker.shutdown import Shutdown
 from mqredis.worker.threads import Threads
 from mqredis.worker.transaction_loop import TransactionLoop
-from mqredis.worker.waiting import Pauses, Waiting
+from mqredis.worker.waiting_reads import Pauses, WaitingReads
 
 
 class Running:
-    """A worker at work on one queue manager, for the thread of ``Worker.run``. ``ending`` ends it from any thread."""
+    """A worker at work on one queue manager, for the thread of ``Worker.run``. ``shutdown`` ends it from any thread."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Running:
         consumers: Iterable[Consumer],
         schedules: Iterable[Wanted] = (),
         *,
-        ending: Ending,
+        shutdown: Shutdown,
         shutdown_seconds: float,
         health_file: str | None = None,
         raise_errors: bool = False,
@@ -63,11 +63,11 @@ class Running:
         self._consumers = list(consumers)
         self._schedules = list(schedules)
         self._raise_errors = raise_errors
-        self.ending = ending
-        self._waiting = Waiting(manager)
+        self.shutdown = shutdown
+        self._reads = WaitingReads(manager)
         self._queues = Queues(manager)
         self._targets = Handles(manager)
-        self._keeper = Keeper()
+        self._renewer = LeaseRenewer()
         self._event_loop = EventLoop()
         outage = Outage()
         self._loops: list[Loop] = []  # ``prepare`` makes them
@@ -75,10 +75,10 @@ class Running:
             self._loops,
             shutdown_seconds=shutdown_seconds,
             retry_seconds=self._settings.retry_seconds,
-            waiting=self._waiting,
-            ending=ending,
-            keeper=self._keeper,
-            liveness=Liveness(manager, health_file, self._consumers, self._keeper),
+            reads=self._reads,
+            shutdown=shutdown,
+            renewer=self._renewer,
+            liveness=Liveness(manager, health_file, self._consumers, self._renewer),
             outage=outage,
         )
         self._scheduler = Scheduler(manager, self._schedules)
@@ -90,9 +90,9 @@ class Running:
                 name=self._name,
                 consumers=self._consumers,
                 schedules=self._schedules,
-                keeper=self._keeper,
-                waiting=self._waiting,
-                ending=ending,
+                renewer=self._renewer,
+                reads=self._reads,
+                shutdown=shutdown,
                 outage=outage,
             )
 
@@ -112,7 +112,7 @@ class Running:
         failed = FailedAttempts(
             consumer,
             self._name,
-            self.ending,
+            self.shutdown,
             self._queues.refresh_policy,
             sealed=self._manager.context.sealer is not None,
             raise_errors=self._raise_errors,
@@ -123,17 +123,17 @@ class Running:
             failed,
             manager=self._manager,
             targets=self._targets,
-            keeper=self._keeper,
+            renewer=self._renewer,
             event_loop=self._event_loop,
         )
         return Shared(
-            consumer, lease, attempts, failed, self._queues.reopen, self._waiting, self.ending, self._keeper
+            consumer, lease, attempts, failed, self._queues.reopen, self._reads, self.shutdown, self._renewer
         )
 
     def burst(self) -> None:
         """Handle messages until the queues are empty, including messages that handlers send; but no paused ones."""
-        self._waiting.set_pauses(Pauses.of(self._manager.pauses()))
-        while not self.ending.stopping.is_set():
+        self._reads.set_pauses(Pauses.of(self._manager.pauses()))
+        while not self.shutdown.stopping.is_set():
             before = self._count()
             sent, _ = self._scheduler.serve()
             self._threads.until_empty()
@@ -155,11 +155,11 @@ class Running:
             log.info("worker %s ended", self._name)
 
     def close(self) -> None:
-        """Close the parts, those first that use others: the keeper renews with handles, and cancels on the event loop.
+        """Close the parts, those first that use others: the renewer renews with handles, and cancels on the event loop.
 
         A handler that did not end in time may run still. What it calls then fails, and its messages were given back.
         """
-        self._keeper.close()
+        self._renewer.close()
         self._event_loop.close()
         self._targets.close()
         self._queues.close()

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 
 from mqredis.errors import ManagerNotFound, MqError, QueueNotAvailable
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.ending import Ending
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.liveness import Liveness
 from mqredis.worker.loop import Loop
 from mqredis.worker.outage import Outage
 from mqredis.worker.rate import Rate
-from mqredis.worker.waiting import Waiting
+from mqredis.worker.shutdown import Shutdown
+from mqredis.worker.waiting_reads import WaitingReads
 
 log = logging.getLogger("mqredis.worker")
 
@@ -47,9 +47,9 @@ class Threads:
         *,
         shutdown_seconds: float,
         retry_seconds: float,
-        waiting: Waiting,
-        ending: Ending,
-        keeper: Keeper,
+        reads: WaitingReads,
+        shutdown: Shutdown,
+        renewer: LeaseRenewer,
         liveness: Liveness,
         outage: Outage,
     ) -> None:
@@ -60,9 +60,9 @@ class Threads:
         # These do not change; the parts have their own locks.
         self._shutdown_seconds = shutdown_seconds
         self._retry_seconds = retry_seconds
-        self._waiting = waiting
-        self._ending = ending
-        self._keeper = keeper
+        self._reads = reads
+        self._shutdown = shutdown
+        self._renewer = renewer
         self._liveness = liveness
         self._outage = outage
         # The consumers of which the log says that they are paused. If two threads add one at once, it says so twice.
@@ -72,13 +72,13 @@ class Threads:
         """Read and handle until each loop has found its queues empty, or the run ends."""
         with self._run(self._until_empty) as threads:
             for thread in threads:
-                while thread.is_alive() and not self._ending.stopping.is_set():
+                while thread.is_alive() and not self._shutdown.stopping.is_set():
                     thread.join(0.1)
 
     def until_stopped(self) -> None:
         """Read and handle until the run ends."""
         with self._run(self._until_stopped):
-            while not self._ending.stopping.wait(_POLL_CHECK_SECONDS):
+            while not self._shutdown.stopping.wait(_POLL_CHECK_SECONDS):
                 self._liveness.note(loop.consumer for loop in self._loops if loop.reading)
 
     @contextmanager
@@ -102,7 +102,7 @@ class Threads:
                 thread.start()
             yield threads
         except BaseException:
-            self._ending.stop()
+            self._shutdown.stop()
             raise
         finally:
             self._end(threads)
@@ -116,11 +116,11 @@ class Threads:
             if time.monotonic() < deadline:  # each call may wait for a server that does not answer
                 loop.prefetch.give_back()
         for thread in threads:
-            while thread.is_alive() and time.monotonic() < deadline and not self._ending.killed.is_set():
-                self._waiting.cancel()  # repeatedly, since a thread may be about to wait
+            while thread.is_alive() and time.monotonic() < deadline and not self._shutdown.killed.is_set():
+                self._reads.cancel()  # repeatedly, since a thread may be about to wait
                 thread.join(0.05)
         if any(thread.is_alive() for thread in threads):
-            ended = self._keeper.cancel_all(RuntimeError("the worker is told to end"))
+            ended = self._renewer.cancel_all(RuntimeError("the worker is told to end"))
             log.warning("%d handler(s) did not end in time and were cancelled", ended)
             deadline = time.monotonic() + min(_CANCELLED_SECONDS, wait)  # of all together
             for thread in threads:
@@ -136,7 +136,7 @@ class Threads:
         try:
             target(loop, rate)
         except BaseException as error:  # noqa: BLE001 - run() raises it in the main thread
-            self._ending.thread_failed(error)
+            self._shutdown.thread_failed(error)
             loop.give_back()  # and commit what was handled, or else it would be handled again
 
     def _until_empty(self, loop: Loop, rate: Rate | None) -> None:
@@ -147,7 +147,7 @@ class Threads:
                     "%s is paused by an operator: it reads nothing until mqredis resume", loop.consumer.name
                 )
             return
-        stopping = self._ending.stopping
+        stopping = self._shutdown.stopping
         while not stopping.is_set():
             if rate is not None and stopping.wait(rate.pause(loop.consumer.batch)):
                 break
@@ -156,7 +156,7 @@ class Threads:
         loop.flush()
 
     def _until_stopped(self, loop: Loop, rate: Rate | None) -> None:
-        stopping, pause = self._ending.stopping, 0.0
+        stopping, pause = self._shutdown.stopping, 0.0
         while not stopping.is_set():
             try:
                 if loop.paused:

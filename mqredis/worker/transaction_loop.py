@@ -26,7 +26,7 @@ class TransactionLoop(Loop):
 
     def __init__(self, shared: Shared, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()) -> None:
         super().__init__(shared, queues, lapsed)
-        # That of the handler that runs. The keeper removes the one that it gives back, perhaps when the next one has
+        # That of the handler that runs. The renewer removes the one that it gives back, perhaps when the next one has
         # begun, and the thread that ends the worker reads them.
         self._transactions: set[Transaction] = set()
 
@@ -42,7 +42,7 @@ class TransactionLoop(Loop):
             [consumer.batch if n < regular else 1 for n in range(len(queues))],
             timeout,
             transaction.unit,
-            (self.shared.waiting.scope,),
+            (self.shared.reads.scope,),
             self._interrupted,
         )
         try:

@@ -33,8 +33,8 @@ from mqredis.operations.doctor.snapshot import Record
 from mqredis.operations.doctor.stored import State, state_of, unlocked
 from mqredis.selector.names import View
 from mqredis.worker import Worker
-from mqredis.worker.ending import Ending
 from mqredis.worker.failed_attempts import FailedAttempts, attempt
+from mqredis.worker.shutdown import Shutdown
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
 # Numbers that a text may hold: small ones, those of a clock in ms, and the largest that Lua counts exactly.
@@ -463,7 +463,7 @@ def test_report_of_a_worker_has_the_names_that_are_removed_with_it() -> None:
     worker = Worker()
     worker.consumer("q")(lambda _: None)
     failed = FailedAttempts(
-        worker.consumers[0], "host:1", Ending(), lambda *_: True, sealed=False, raise_errors=False
+        worker.consumers[0], "host:1", Shutdown(), lambda *_: True, sealed=False, raise_errors=False
     )
     told = failed.return_instruction(ValueError("wrong"), [])
     names = {name.removeprefix(giveback.REPORT) for name in re.findall(r"\x01(\w+)\x02", told)}

@@ -16,7 +16,7 @@ from mqredis.models.worker import Pause, WorkerConsumer, WorkerInfo
 from mqredis.operations import inspection
 from mqredis.steps import perform
 from mqredis.worker import Retry, Worker
-from mqredis.worker.waiting import Pauses
+from mqredis.worker.waiting_reads import Pauses
 from tests.support.backend import Backend
 from tests.support.standing_clock import StandingClock
 from tests.support.until import until

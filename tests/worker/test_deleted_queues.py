@@ -11,8 +11,8 @@ import pytest
 import mqredis
 from mqredis.worker import Retry, Worker
 from mqredis.worker import loop as module
-from mqredis.worker.ending import Ending
 from mqredis.worker.run import Running
+from mqredis.worker.shutdown import Shutdown
 from tests.worker.kit import create
 
 WAIT = 30
@@ -26,7 +26,7 @@ def test_queues_that_still_exist_are_not_opened_again_when_one_is_deleted(
         create(qm, name, transactional)
     worker = Worker()
     worker.consumer("deleted", "kept", concurrency=2)(lambda _: None)
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
 
     def handles() -> list[bytes]:

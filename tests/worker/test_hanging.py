@@ -13,7 +13,7 @@ import pytest
 import mqredis
 from mqredis import Message
 from mqredis.testing import drain
-from mqredis.worker import Retry, Worker, held
+from mqredis.worker import Retry, Worker, held_messages
 from tests.support.until import until
 
 WAIT = 30.0
@@ -75,7 +75,7 @@ def test_message_of_a_handler_that_hangs_past_its_time_limit_fails_while_it_hang
 def test_message_of_a_handler_that_hangs_after_an_operator_cancelled_it_fails_before_the_next_renewal(
     qm: mqredis.QueueManager, started: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_GRACE", 0.1)
+    monkeypatch.setattr(held_messages, "_GRACE", 0.1)
     qm.create_queue("q")
     barrier = threading.Lock()
     barrier.acquire()

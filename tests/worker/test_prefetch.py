@@ -218,7 +218,7 @@ def test_handled_messages_are_committed_at_the_shutdown_deadline(qm, queue, star
 
 
 def test_leases_of_prefetched_messages_are_renewed(qm, queue, worker, register, started, monkeypatch):
-    monkeypatch.setattr("mqredis.worker.held._RENEW_AT", 1 / 100)
+    monkeypatch.setattr("mqredis.worker.held_messages._RENEW_AT", 1 / 100)
     queue.send_many([b"%d" % n for n in range(7)])
     running, proceed, renewed = threading.Event(), threading.Event(), threading.Event()
     original = settle.settle

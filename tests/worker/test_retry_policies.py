@@ -10,8 +10,8 @@ import pytest
 import mqredis
 from mqredis.errors import BrokerUnavailable
 from mqredis.worker import Retry, Worker
-from mqredis.worker.ending import Ending
 from mqredis.worker.run import Running
+from mqredis.worker.shutdown import Shutdown
 from tests.worker.kit import create, ignore
 
 WAIT = 30
@@ -55,7 +55,7 @@ def test_recreated_queue_is_not_read_before_its_policy_is_set(qm, transactional,
     create(qm, "q", transactional)
     worker = Worker()
     worker.consumer("q", retry=Retry(attempts=2))(ignore)
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     recreated(qm, transactional, b"x")
@@ -81,7 +81,7 @@ def test_failure_without_a_retry_policy_pauses_the_loop_and_is_logged(qm, transa
     def fail(message):
         raise RuntimeError("no")
 
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     qm.update_queue("q", retry=None)
 
@@ -90,7 +90,7 @@ def test_failure_without_a_retry_policy_pauses_the_loop_and_is_logged(qm, transa
             waits.append(timeout or 0)
             return True
 
-    running.ending.stopping = Stopping()
+    running.shutdown.stopping = Stopping()
     running._loops[0].turn(0)
     assert waits == [40]
     assert qm.queue_info("q").messages == 1
@@ -116,7 +116,7 @@ def test_log_claims_no_next_attempt_if_the_policy_cannot_be_read(
             qm.delete_queue("q")
         raise RuntimeError("no")
 
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     if not deleted:
         fail_operations(lambda operation: operation.name == "info", BrokerUnavailable("down"))

@@ -11,15 +11,15 @@ import pytest
 
 import mqredis
 from mqredis.worker import Cancelled, Retry, Unit, Worker
-from mqredis.worker.ending import Ending
-from mqredis.worker.held import Held
-from mqredis.worker.keeper import Handling, Keeper
+from mqredis.worker.held_messages import HeldMessages
+from mqredis.worker.lease_renewer import Handling, LeaseRenewer
 from mqredis.worker.liveness import Liveness
 from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import TimeLimitExceeded
 from mqredis.worker.rate import Rate
+from mqredis.worker.shutdown import Shutdown
 from mqredis.worker.threads import Threads
-from mqredis.worker.waiting import Waiting
+from mqredis.worker.waiting_reads import WaitingReads
 from tests.support.until import until
 
 WAIT = 60.0
@@ -86,14 +86,14 @@ def test_lease_is_renewed_while_the_handler_runs(qm, queue, worker, started):
             assert renewals.acquire(timeout=WAIT)
         ended.set()
 
-    original = Held.renewed
+    original = HeldMessages.renewed
 
     def renewed(self, now):
         original(self, now)
         renewals.release()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Held, "renewed", renewed)
+        patch.setattr(HeldMessages, "renewed", renewed)
         started(worker)
         send(qm, queue, b"x")
         assert ended.wait(WAIT)
@@ -338,19 +338,19 @@ def test_health_file_is_not_touched_while_a_consumer_has_only_handlers_that_were
     def handle(message):
         pass
 
-    keeper = Keeper()
-    liveness = Liveness(qm, str(path), worker.consumers, keeper)
-    first, second = (Held(lambda: None, 30, max_hold=60, time_limit=None) for _ in range(2))
+    renewer = LeaseRenewer()
+    liveness = Liveness(qm, str(path), worker.consumers, renewer)
+    first, second = (HeldMessages(lambda: None, 30, max_hold=60, time_limit=None) for _ in range(2))
     for held in (first, second):
-        keeper.add(held, Handling(worker.consumers[0], [], 0.0))
+        renewer.add(held, Handling(worker.consumers[0], [], 0.0))
         held.cancel(TimeLimitExceeded("too long"))
         held.give_up()
     liveness.touch()
     assert not path.exists()
-    keeper.remove(first)
+    renewer.remove(first)
     liveness.touch()
     assert path.exists()
-    keeper.close()
+    renewer.close()
 
 
 @pytest.mark.parametrize("answer", [0, 4], ids=["answers", "does not answer"])
@@ -377,15 +377,15 @@ def test_cancelled_handlers_have_one_deadline_for_all_of_them(qm, monkeypatch, a
         loop = SimpleNamespace(prefetch=SimpleNamespace(give_back=lambda: wait(answer)))
         loop.give_back = lambda loop=loop: given_back.append(loop)
         loops.append(loop)
-    keeper = Keeper()
+    renewer = LeaseRenewer()
     threads = Threads(
         loops,
         shutdown_seconds=10,
         retry_seconds=10,
-        waiting=Waiting(qm),
-        ending=Ending(),
-        keeper=keeper,
-        liveness=Liveness(qm, None, [], keeper),
+        reads=WaitingReads(qm),
+        shutdown=Shutdown(),
+        renewer=renewer,
+        liveness=Liveness(qm, None, [], renewer),
         outage=Outage(),
     )
     clock = SimpleNamespace(monotonic=lambda: now, sleep=None)
@@ -428,7 +428,7 @@ def test_end_of_a_background_run_that_stops_already_does_not_cancel_its_handlers
     def handle(message):
         begun.set()
         assert waited_for.wait(WAIT)
-        cancelled.append(worker._ending.killed.is_set())
+        cancelled.append(worker._shutdown.killed.is_set())
 
     with worker.background(qm):
         send(qm, queue, b"x")

@@ -14,11 +14,11 @@ from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown, Script
 from mqredis.operations import giveback
 from mqredis.steps import Operation
 from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
-from mqredis.worker.ending import Ending
 from mqredis.worker.lock_loop import HandledLocks, LockLoop
 from mqredis.worker.outcomes import GivenUp
 from mqredis.worker.run import Running
-from mqredis.worker.waiting import Pauses
+from mqredis.worker.shutdown import Shutdown
+from mqredis.worker.waiting_reads import Pauses
 from tests.support.faults import CutReply
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
@@ -51,7 +51,7 @@ class SubqueueConsumer:
     def run(self, handler: Callable[..., None]) -> None:
         worker = Worker()
         worker.consumer("q;poison", retry=Retry(delay=40))(handler)
-        running = Running(self.qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+        running = Running(self.qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
         running.prepare()
 
         class Stopping(threading.Event):
@@ -60,7 +60,7 @@ class SubqueueConsumer:
                 self.locked.append(len(list(self.qm.locks("q;poison"))))
                 return True
 
-        running.ending.stopping = Stopping()
+        running.shutdown.stopping = Stopping()
         try:
             running._loops[0].turn(0)
         finally:
@@ -110,7 +110,7 @@ def test_flush_after_an_error_commits_only_the_rest(qm, fail_operations, caplog)
         create(qm, name, False, b"1", b"2", b"3")
     worker = Worker()
     worker.consumer("a", "b")(ignore)
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     assert isinstance(loop, LockLoop)
@@ -133,7 +133,7 @@ def test_handled_messages_of_a_deleted_queue_are_dropped_with_a_warning(qm, capl
     create(qm, "b", False, b"1")
     worker = Worker()
     worker.consumer("a", "b")(ignore)
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     assert isinstance(loop, LockLoop)
@@ -155,9 +155,9 @@ def test_message_of_a_paused_queue_is_committed_before_the_next_read(qm, monkeyp
     @worker.consumer("a", "b")
     def handle(message):
         if message.body == b"1":
-            running._waiting.set_pauses(Pauses(frozenset({"q:a"})))
+            running._reads.set_pauses(Pauses(frozenset({"q:a"})))
 
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     assert loop.turn(0)
@@ -199,7 +199,7 @@ def test_locks_of_a_batch_are_renewed_and_given_back_with_one_call_each(
     def handle(bodies: list[bytes]) -> None:
         qm.advance_clock(20)
         monkeypatch.setattr(qm, "run", counted)
-        (held,) = running._keeper.handlers()
+        (held,) = running._renewer.handlers()
         held.renew()
         assert len(calls) == 1
         qm.advance_clock(20)
@@ -207,7 +207,7 @@ def test_locks_of_a_batch_are_renewed_and_given_back_with_one_call_each(
         calls.clear()
         raise RetryLater(5)
 
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     running._loops[0].turn(0)
     assert calls == ["settle"]
@@ -229,10 +229,10 @@ def test_failed_counts_the_messages_of_a_batch(qm, worker, transactional):
 def test_message_of_a_running_handler_is_given_back_after_that_of_an_earlier_one_was(
     qm: mqredis.QueueManager, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The keeper gives up a handler, which ends then, and goes on when the next handler has begun."""
+    """The renewer gives up a handler, which ends then, and goes on when the next handler has begun."""
     create(qm, "q", True, b"1", b"2")
     worker.consumer("q")(ignore)
-    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
+    running = Running(qm, worker.consumers, shutdown=Shutdown(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     give_ups: list[Callable[[str], None]] = []

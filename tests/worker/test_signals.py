@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mqredis.worker import processes
-from mqredis.worker.ending import Ending
 from mqredis.worker.processes import Supervisor
+from mqredis.worker.shutdown import Shutdown
 
 # Where the signal meets the supervisor of two processes: before and behind the start of each, before and in its sleep.
 MOMENTS = ("before 1", "behind 1", "before 2", "behind 2", "asleep 1", "asleep 2", "asleep 3")
@@ -106,30 +106,30 @@ def test_supervisor_is_woken_through_a_reentrant_queue() -> None:
 
 @pytest.mark.timeout(120)
 def test_sigterm_ends_a_run_whose_main_thread_holds_the_lock_of_the_event() -> None:
-    ending = Ending()
-    stopping: Any = ending.stopping
-    with ending.on_signals():
+    shutdown = Shutdown()
+    stopping: Any = shutdown.stopping
+    with shutdown.on_signals():
         with stopping._cond:  # as ``wait`` does before and after it sleeps
             signal.raise_signal(signal.SIGTERM)
-        assert ending.stopping.wait(60)
-        assert not ending.killed.is_set()
+        assert shutdown.stopping.wait(60)
+        assert not shutdown.killed.is_set()
         signal.raise_signal(signal.SIGTERM)
-        assert ending.killed.wait(60)
+        assert shutdown.killed.wait(60)
 
 
 @pytest.mark.timeout(60)
 def test_signal_handler_of_an_application_may_stop_a_worker() -> None:
-    ending = Ending()
-    flags: list[Any] = [ending.stopping, ending.killed]
+    shutdown = Shutdown()
+    flags: list[Any] = [shutdown.stopping, shutdown.killed]
 
     def interrupted() -> None:
         for flag in flags:
             with flag._cond:  # as ``wait`` holds it before and after it sleeps
-                ending.stop()
+                shutdown.stop()
 
     thread = threading.Thread(target=interrupted, daemon=True)
     thread.start()
     thread.join(10)
     assert not thread.is_alive()
-    assert ending.stopping.is_set()
-    assert ending.killed.is_set()
+    assert shutdown.stopping.is_set()
+    assert shutdown.killed.is_set()

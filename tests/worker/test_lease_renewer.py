@@ -6,8 +6,8 @@ import subprocess
 import sys
 import threading
 
-from mqredis.worker.held import Held, _raise_in
-from mqredis.worker.keeper import Keeper
+from mqredis.worker.held_messages import HeldMessages, _raise_in
+from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.outcomes import Cancelled
 from tests.support.until import until
 
@@ -26,63 +26,63 @@ class Counted(threading.Condition):
         return super().wait(timeout)
 
 
-def held(lease: float) -> Held:
-    return Held(lambda: None, lease, max_hold=3600, time_limit=None, on_cancel=lambda: None)
+def held(lease: float) -> HeldMessages:
+    return HeldMessages(lambda: None, lease, max_hold=3600, time_limit=None, on_cancel=lambda: None)
 
 
 def test_keeper_is_woken_only_by_an_earlier_renewal():
-    keeper = Keeper()
-    keeper._changed = counted = Counted(keeper._lock)
+    renewer = LeaseRenewer()
+    renewer._changed = counted = Counted(renewer._lock)
     try:
         first = held(600)
-        keeper.add(first)
-        until(lambda: keeper._looks == first.due())
+        renewer.add(first)
+        until(lambda: renewer._looks == first.due())
         counted.wakes = 0
         for _ in range(3):
             later = held(601)
-            keeper.add(later)
-            keeper.remove(later)
+            renewer.add(later)
+            renewer.remove(later)
         assert counted.wakes == 0
         sooner = held(300)
-        keeper.add(sooner)
+        renewer.add(sooner)
         assert counted.wakes == 1
-        until(lambda: keeper._looks == sooner.due())
+        until(lambda: renewer._looks == sooner.due())
     finally:
-        keeper.close()
+        renewer.close()
 
 
 def test_keeper_is_not_woken_after_a_message_ended_before_its_first_check():
-    keeper = Keeper()
-    keeper._changed = counted = Counted(keeper._lock)
+    renewer = LeaseRenewer()
+    renewer._changed = counted = Counted(renewer._lock)
     try:
-        with counted:  # the keeper cannot check before this block ends
-            keeper.add(first := held(600))
-            keeper.remove(first)
+        with counted:  # the renewer cannot check before this block ends
+            renewer.add(first := held(600))
+            renewer.remove(first)
         until(lambda: counted.waits)
         counted.wakes = 0
         for _ in range(3):
-            keeper.add(later := held(601))
-            keeper.remove(later)
+            renewer.add(later := held(601))
+            renewer.remove(later)
         assert counted.wakes == 0
     finally:
-        keeper.close()
+        renewer.close()
 
 
 def test_idle_keeper_is_woken_by_the_next_message():
-    keeper = Keeper()
+    renewer = LeaseRenewer()
     renewed = threading.Event()
-    keeper.add(first := held(0.03))
-    keeper.remove(first)
+    renewer.add(first := held(0.03))
+    renewer.remove(first)
     try:
-        until(lambda: keeper._looks == float("inf"))
-        keeper.add(Held(renewed.set, 0.03, max_hold=3600, time_limit=None, on_cancel=lambda: None))
+        until(lambda: renewer._looks == float("inf"))
+        renewer.add(HeldMessages(renewed.set, 0.03, max_hold=3600, time_limit=None, on_cancel=lambda: None))
         assert renewed.wait(30)
     finally:
-        keeper.close()
+        renewer.close()
 
 
 def test_keeper_renews_other_leases_after_an_unexpected_error_of_one(caplog):
-    keeper = Keeper()
+    renewer = LeaseRenewer()
     renewed, failed = threading.Semaphore(0), threading.Semaphore(0)
 
     def fail() -> None:
@@ -90,23 +90,23 @@ def test_keeper_renews_other_leases_after_an_unexpected_error_of_one(caplog):
         raise RuntimeError("a hook of the application failed")
 
     try:
-        keeper.add(Held(fail, 0.03, max_hold=3600, time_limit=None))
+        renewer.add(HeldMessages(fail, 0.03, max_hold=3600, time_limit=None))
         assert failed.acquire(timeout=30)
-        keeper.add(Held(renewed.release, 0.03, max_hold=3600, time_limit=None))
+        renewer.add(HeldMessages(renewed.release, 0.03, max_hold=3600, time_limit=None))
         for _ in range(3):
             assert renewed.acquire(timeout=30)
     finally:
-        keeper.close()
+        renewer.close()
     assert "could not be renewed: RuntimeError('a hook of the application failed')" in caplog.text
 
 
 # A handler is cancelled as another thread does it; then a call is traced as by a debugger.
 _CANCELLED_THEN_TRACED = """
 import sys
-from mqredis.worker.held import Held
+from mqredis.worker.held_messages import HeldMessages
 from mqredis.worker.outcomes import Cancelled
 
-held = Held(lambda: None, 30, max_hold=60, time_limit=None)
+held = HeldMessages(lambda: None, 30, max_hold=60, time_limit=None)
 
 def handler():
     held.cancel(Cancelled("its time is over"))
@@ -130,7 +130,7 @@ def test_process_can_be_traced_after_a_handler_was_cancelled():
 
 
 def test_cancellation_after_the_handler_returned_is_ignored():
-    class Late(Held):
+    class Late(HeldMessages):
         def _uninterruptible(self) -> Exception | None:
             super()._uninterruptible()
             _raise_in(threading.get_ident(), Cancelled)

@@ -1,8 +1,8 @@
 """Messages on which a handler works: runs the handler, and cancels it from another thread.
 
 ``attempts`` makes one for each run of a handler, and ``prefetch`` one for messages that wait for their handlers. The
-thread of ``keeper`` renews their lease and cancels the handler. The heartbeat and the end of the worker cancel with
-``Keeper.cancel``, so that the keeper knows when to give the messages back.
+thread of ``lease_renewer`` renews their lease and cancels the handler. The heartbeat and the end of the worker cancel
+with ``LeaseRenewer.cancel``, so that the renewer knows when to give the messages back.
 docs/worker.md tells users of _RENEW_AT and _GRACE.
 """
 
@@ -28,10 +28,10 @@ _RENEW_AT = 1 / 3
 _GRACE = 2.0
 
 
-class Held:
+class HeldMessages:
     """Messages on which a handler works, with their lease. Times are seconds.
 
-    The thread of the keeper calls ``renew`` and ``on_overdue``. ``on_cancel`` is called in any thread and under the
+    The thread of the renewer calls ``renew`` and ``on_overdue``. ``on_cancel`` is called in any thread and under the
     lock, so it must not wait.
     """
 
@@ -52,7 +52,7 @@ class Held:
         self.limit = now + time_limit if time_limit else math.inf
         self._on_cancel = on_cancel
         self._on_overdue = on_overdue
-        # When the keeper renews next, and until when the lease lasts. Only the keeper's thread changes them.
+        # When the renewer renews next, and until when the lease lasts. Only the renewer's thread changes them.
         self.next = now + lease * _RENEW_AT
         self.until = now + lease
         # The thread of the handler, which sets it. If the handler is a coroutine: this, its event loop, and the loop's
@@ -64,16 +64,16 @@ class Held:
         self._lock = threading.Lock()
         # Why the handler is cancelled, once it is.
         self.reason: Exception | None = None
-        # When the messages are given back if the handler was cancelled and has not ended. The keeper resets it.
+        # When the messages are given back if the handler was cancelled and has not ended. The renewer resets it.
         self.give_up_at = math.inf
-        # Were the messages given back, although the handler has not ended? The keeper sets it.
+        # Were the messages given back, although the handler has not ended? The renewer sets it.
         self.given_up = False
         self._ended = False
         # Interrupts the handler while it runs.
         self._interrupt: Callable[[], object] | None = None
 
     def due(self) -> float:
-        """When the keeper has to act next, by ``time.monotonic()``: to renew, to cancel, or to give up."""
+        """When the renewer has to act next, by ``time.monotonic()``: to renew, to cancel, or to give up."""
         if self.reason is not None:
             return self.give_up_at
         return min(self.next, self.limit, self.hold_until)
@@ -108,7 +108,7 @@ class Held:
             return not ended
 
     def give_up(self) -> None:
-        """Settle the messages of a cancelled handler that does not end. Called by the thread of the keeper."""
+        """Settle the messages of a cancelled handler that does not end. Called by the thread of the renewer."""
         self.give_up_at = math.inf
         if self.reason is not None and self.end():
             self.given_up = True

@@ -20,7 +20,7 @@ class Flag(threading.Event):
         self._cond = threading.Condition(threading.RLock())  # that of an Event is not re-entrant
 
 
-class Ending:
+class Shutdown:
     """The end of one run, which cannot be taken back. Every thread may call it, and every signal handler."""
 
     def __init__(self) -> None:

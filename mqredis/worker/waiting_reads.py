@@ -1,7 +1,7 @@
 """Which reads operators have paused, and how a read that waits is made to begin again.
 
-``run`` makes a ``Waiting``. The loops read with it, the heartbeat tells it the pauses, and ``threads`` cancels waits at
-the end. The loops compare ``pauses`` by identity, so it is replaced and never changed.
+``run`` makes a ``WaitingReads``. The loops read with it, the heartbeat tells it the pauses, and ``threads`` cancels
+waits at the end. The loops compare ``pauses`` by identity, so it is replaced and never changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Pauses:
         return pause_field("queue", name.removesuffix(";lapsed")) in self.fields
 
 
-class Waiting:
+class WaitingReads:
     """The waiting reads of all loops of a worker."""
 
     def __init__(self, manager: QueueManager) -> None:

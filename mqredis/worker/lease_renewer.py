@@ -1,8 +1,8 @@
 """A thread that renews leases and watches time limits, beside the threads of the handlers.
 
 ``run`` has one; ``attempts`` and ``prefetch`` tell it what they hold. ``heartbeat`` and ``liveness`` ask it for the
-handlers that run, and ``threads`` lets it cancel all of them. Its thread calls ``Held.renew`` and what else a ``Held``
-was given, so none of these may wait for long: other leases would lapse.
+handlers that run, and ``threads`` lets it cancel all of them. Its thread calls the functions that a
+``HeldMessages`` was given, so none of these may wait for long: other leases would lapse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mqredis.errors import TransactionSequence
 from mqredis.models import Message
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.held import Held
+from mqredis.worker.held_messages import HeldMessages
 from mqredis.worker.outcomes import TimeLimitExceeded
 
 log = logging.getLogger("mqredis.worker")
@@ -32,7 +32,7 @@ class Handling(NamedTuple):
     """time.monotonic() of its start."""
 
 
-class Keeper:
+class LeaseRenewer:
     """One thread that renews the leases of all messages of a worker, and cancels handlers at their time limits."""
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class Keeper:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         # What is held, in the order of its beginning; None: no handler works on it yet, so there is nothing to cancel.
-        self._held: dict[Held, Handling | None] = {}
+        self._held: dict[HeldMessages, Handling | None] = {}
         self._closed = False
         self._thread: threading.Thread | None = None
         # When the thread checks next. Notifying it for each message would cost more than a short handler.
         self._looks = math.inf
 
-    def add(self, held: Held, handling: Handling | None = None) -> None:
+    def add(self, held: HeldMessages, handling: Handling | None = None) -> None:
         """Renew the lease of these messages from now on, and watch their handler; None: none has begun."""
         with self._lock:
             self._held[held] = handling
@@ -62,18 +62,18 @@ class Keeper:
             self._looks = due
             self._changed.notify()
 
-    def remove(self, held: Held) -> None:
+    def remove(self, held: HeldMessages) -> None:
         """Stop renewing these messages: they were settled."""
         with self._lock:
             self._held.pop(held, None)
 
-    def handlers(self) -> dict[Held, Handling]:
+    def handlers(self) -> dict[HeldMessages, Handling]:
         """The handlers that run now, the one that began first first."""
         with self._lock:
             return {held: handling for held, handling in self._held.items() if handling is not None}
 
-    def cancel(self, held: Held, reason: Exception) -> None:
-        """Cancel a handler. If it does not end, its messages are given back at ``Held.give_up_at``."""
+    def cancel(self, held: HeldMessages, reason: Exception) -> None:
+        """Cancel a handler. If it does not end, its messages are given back at ``HeldMessages.give_up_at``."""
         held.cancel(reason)
         with self._lock:
             self._look_at(held.due())
@@ -109,7 +109,7 @@ class Keeper:
             for held in due:
                 self._serve(held)
 
-    def _serve(self, held: Held) -> None:
+    def _serve(self, held: HeldMessages) -> None:
         now = time.monotonic()
         if held.reason is not None:
             try:
