@@ -14,6 +14,7 @@ from mqredis import keys
 from mqredis.commands import contents, waiting
 from mqredis.commands import queues as commands
 from mqredis.commands.address import Address
+from mqredis.commands.settlement import ABORT
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -29,7 +30,7 @@ from mqredis.operations.context import Context
 from mqredis.operations.matching import Selection, filter_text, selection
 from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall
-from mqredis.operations.settle import abort_all
+from mqredis.operations.settle import give_back_all
 from mqredis.operations.unit_of_work import UnitOfWork, owner_of
 from mqredis.status import Status
 from mqredis.steps import Operation, Steps, perform, procedure
@@ -113,8 +114,8 @@ def _open_several(context: Context, paths: list[str]) -> Steps[Handle]:
 
 
 @procedure
-def close_handle(handle: Handle) -> Steps[None]:
-    """Close a handle: its locks are released. The caller has cancelled its waits before.
+def close_handle(handle: Handle, given: str = ABORT) -> Steps[None]:
+    """Close a handle: its locks are released, as ``given`` says. The caller has cancelled its waits before.
 
     If the server does not answer, the handle is closed later, and the leases end the locks.
     """
@@ -128,7 +129,7 @@ def close_handle(handle: Handle) -> Steps[None]:
         return
     with leftovers.removed_later(handle.context, lambda: _close(handle)):
         with suppress(QueueNotAvailable):  # the locks have gone with their queue
-            yield from abort_all(handle)
+            yield from give_back_all(handle, given)
         yield from _close(handle)
 
 

@@ -89,11 +89,11 @@ def settle_segments(
     return settled
 
 
-def abort_all(handle: Handle) -> Operation[settlement.Settled]:
-    """Give back every lock of this handle."""
+def give_back_all(handle: Handle, action: str = ABORT) -> Operation[settlement.Settled]:
+    """Give back every lock of this handle. ``action``: ABORT, or another one of ``giveback``."""
     # Another thread may lock or settle meanwhile. Python runs no other code in `copy`, as it may in list(items()).
     held = handle.locks.copy()
-    return settle(handle, [(ABORT, fence, lookup_id) for lookup_id, fence in held.items()])
+    return settle(handle, [(action, fence, lookup_id) for lookup_id, fence in held.items()])
 
 
 def forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:

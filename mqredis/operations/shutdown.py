@@ -15,7 +15,7 @@ from mqredis.errors import MqError
 from mqredis.operations import request, transaction
 from mqredis.operations.context import Context
 from mqredis.operations.leftovers import UNREACHABLE
-from mqredis.operations.settle import abort_all
+from mqredis.operations.settle import give_back_all
 from mqredis.steps import Operation, Steps, perform, procedure
 
 
@@ -45,7 +45,7 @@ def _operations(context: Context) -> Iterator[Operation[Any]]:
     for unit in context.begun():
         yield transaction.End(unit, "abort")
     for handle in context.holding():
-        yield abort_all(handle)
+        yield give_back_all(handle)
     # An empty subqueue goes with its last handle, for which the script needs the keys of the subqueue.
     for number, address in context.subqueues.copy().items():
         yield perform(queues.close_handle(context.keys, address.family, number))

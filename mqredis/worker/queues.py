@@ -22,9 +22,9 @@ from mqredis.errors import (
     QueueNotAvailable,
     QueueNotFound,
 )
-from mqredis.handles import close_handle
 from mqredis.models import RetryPolicy
-from mqredis.operations.handle import still_there
+from mqredis.operations.giveback import orderly
+from mqredis.operations.handle import close_handle, still_there
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.outcomes import accept_lower_durability
 
@@ -101,9 +101,14 @@ class Queues:
         return True
 
     def close(self) -> None:
-        """Close the handles. Called when no loop reads any more."""
+        """Close the handles. Called when the loops have ended, or are not waited for any more: what they have locked
+        still, and perhaps not begun, is given back without a failed attempt."""
         for queue in self._handles.values():
-            close_handle(queue)
+            self._manager.driver.cancel(queue.handle)
+            try:
+                self._manager.run(close_handle(queue.handle, orderly()))
+            except MqError as error:
+                log.debug("queue %s could not be closed: %s", queue.name, error)
 
     def _create(self, consumer: Consumer) -> None:
         if consumer.create is None:

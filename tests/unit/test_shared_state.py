@@ -19,7 +19,7 @@ from mqredis.models import Access, Share
 from mqredis.operations import browser
 from mqredis.operations.context import Context
 from mqredis.operations.open_queue import Handle
-from mqredis.operations.settle import abort_all, forget
+from mqredis.operations.settle import forget, give_back_all
 from mqredis.settings import Settings
 
 MANY = 5_000
@@ -80,7 +80,7 @@ def test_messages_are_locked_while_their_handle_is_closed(context: Context) -> N
         else:
             del handle.locks["one more"]
 
-    beside(lock_or_settle, lambda: abort_all(handle))
+    beside(lock_or_settle, lambda: give_back_all(handle))
 
 
 def test_lock_is_forgotten_by_two_threads(context: Context) -> None:

@@ -198,6 +198,25 @@ def test_stop_releases_messages_not_begun_while_a_handler_runs(qm, queue, regist
     assert counts(qm) == (0, 0)
 
 
+def test_end_without_time_for_handlers_is_no_attempt_of_messages_not_begun(qm, queue, started):
+    worker = Worker(shutdown_seconds=0)
+    queue.send_many([b"%d" % n for n in range(7)])
+    running, never = threading.Event(), threading.Event()
+
+    @worker.consumer("q", prefetch=8)
+    def handle(message: mqredis.Message) -> None:
+        if message.body == b"3":
+            running.set()
+            while True:
+                never.wait(0.01)
+
+    thread = started(worker)
+    assert running.wait(WAIT)
+    worker.stop()
+    thread.join(WAIT)
+    assert [(m.body, m.attempts) for m in queue.browse()] == [(b"%d" % n, 0) for n in range(3, 7)]
+
+
 def test_handled_messages_are_committed_at_the_shutdown_deadline(qm, queue, started):
     worker = Worker(shutdown_seconds=0.1)
     queue.send_many([b"%d" % n for n in range(7)])
