@@ -98,9 +98,9 @@ class Wanted:
         title = keys.check_name(name, "schedule")
         return cls(title, when, zone_name(zone), target, body, fields)  # type: ignore[arg-type]  # next_time checked it
 
-    def definition(self, next_ms: int, declared: bool) -> Definition:
-        """The schedule with this next time."""
-        return Definition(next_ms, self.queue, self.when, self.timezone, declared)
+    def definition(self, declared: bool) -> Definition:
+        """The schedule as it is stored, paused: without a next time."""
+        return Definition(0, self.queue, self.when, self.timezone, declared)
 
     def message(self, context: Context) -> bytes:
         """The message as it is stored. Raises InvalidArgument if it is too large, UnsafeServer if it may be lost."""
@@ -251,7 +251,7 @@ def create(
             raise ScheduleExists(
                 f"there is a schedule {wanted.name!r} already: remove it first, or take another name"
             )
-        made = wanted.definition(0, declared=False)
+        made = wanted.definition(declared=False)
         return Change((made if stays else replace(made, next_ms=_next(made, now))).text, message)
 
     details = {"when": wanted.when, "timezone": wanted.timezone, "paused": stays}
@@ -320,7 +320,7 @@ def declare(context: Context, wanted: Wanted) -> Steps[None]:
     message = wanted.message(context)
 
     def decide(found: Definition | None, stored: bytes, now: float) -> Change | None:
-        made = wanted.definition(0, declared=True)
+        made = wanted.definition(declared=True)
         if found is None:
             return Change(replace(made, next_ms=_next(made, now)).text, message)
         if not found.declared:

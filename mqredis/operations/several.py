@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mqredis.commands import read
-from mqredis.commands.waiting import TAKES
 from mqredis.errors import InvalidArgument, MqError
 from mqredis.models import Message
 from mqredis.operations import checks
@@ -57,7 +56,7 @@ def lock(
         )
         for n, handle in enumerate(handles)
     ]
-    at, found = yield from until_any(readers, TAKES, timeout, scopes, stop)
+    at, found = yield from until_any(readers, timeout, scopes, stop)
     locks = noted(handles[at], found, lease_ms)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
@@ -85,7 +84,7 @@ def receive(
         Reader(handle, partial(fetch, handle=handle, mode="tx", count=each, unit=unit), unit=unit)
         for handle, each in zip(handles, _counts(handles, count), strict=True)
     ]
-    at, found = yield from until_any(readers, TAKES, timeout, scopes, stop)
+    at, found = yield from until_any(readers, timeout, scopes, stop)
     unit.touched(found.fence, handles[at])
     return at, handles[at].context.messages(handles[at].path, found.messages)
 

@@ -103,12 +103,11 @@ def until_found(
 
 def until_any(
     readers: Sequence[Reader],
-    kind: str,
     timeout: float | None,
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
 ) -> Steps[tuple[int, Found]]:
-    """Fetch from the queues in turn until one has a message. Returns its index. Raises IoTimeout, OperationCancelled.
+    """Take from the queues in turn until one has a message. Returns its index. Raises IoTimeout, OperationCancelled.
 
     It takes no tag: what a cancellation hands over lies in the slot, so the fetch of any queue would take it, and
     ``_REMOVED`` would name the wrong queue.
@@ -124,7 +123,7 @@ def until_any(
                 return n, found
         if timeout is not None and timeout <= 0:
             raise IoTimeout(f"{_nothing(readers)} is available in {_names(readers)}")
-    return (yield from _wait(readers, kind, timeout, None, scopes, stop))
+    return (yield from _wait(readers, waiting.TAKES, timeout, None, scopes, stop))
 
 
 def _poll(reader: Reader, found: Found | None) -> Steps[Found]:

@@ -105,7 +105,7 @@ MESSAGE = Found(messages=[(b"1", b"", b"")])
 def test_error_of_a_fetch_removes_remaining_registrations(error: MqError, left: list[str]) -> None:
     queues = Queues(lambda name, number: error if (name, number) == ("b", 2) else nothing(name, number))
     with pytest.raises(type(error)):
-        queues.run(until_any(queues.readers, "D", None))
+        queues.run(until_any(queues.readers, None))
     assert queues.log == ["a plain", "b plain", "a", "b", "sleep", "a t1:rest", "b t1:rest", *left]
 
 
@@ -120,13 +120,13 @@ def test_error_in_the_wait_on_one_queue_removes_its_registration() -> None:
 def test_last_fetch_of_a_timed_out_wait_removes_its_registration() -> None:
     queues = Queues(nothing)
     with pytest.raises(IoTimeout, match="queues 'a', 'b' within 5"):
-        queues.run(until_any(queues.readers, "D", 5), clock=5.0)
+        queues.run(until_any(queues.readers, 5), clock=5.0)
     assert queues.log[4:] == ["sleep", "a t1:rest", "b t1:rest", "a leave:rest", "b leave:rest"]
 
 
 def test_message_found_by_the_last_fetch_removes_the_other_registrations() -> None:
     queues = Queues(lambda name, number: MESSAGE if (name, number) == ("a", 3) else nothing(name, number))
-    assert queues.run(until_any(queues.readers, "D", 5), clock=5.0) == (0, MESSAGE)
+    assert queues.run(until_any(queues.readers, 5), clock=5.0) == (0, MESSAGE)
     assert queues.log[-2:] == ["a leave:rest", "leave b"]
 
 
@@ -135,7 +135,7 @@ def test_reader_that_waited_before_registers_with_its_first_fetch() -> None:
     reader = queues.readers[0]
     assert queues.run(until_found(reader, "D", None)) is MESSAGE
     assert reader.handle.waited
-    assert queues.run(until_any([reader], "D", None)) == (0, MESSAGE)
+    assert queues.run(until_any([reader], None)) == (0, MESSAGE)
     assert queues.log == ["a plain", "a", "sleep", "a t1:rest", "a"]
     assert not reader.handle.waited
 
@@ -143,10 +143,10 @@ def test_reader_that_waited_before_registers_with_its_first_fetch() -> None:
 def test_cancelled_wait_removes_all_registrations() -> None:
     queues = Queues(nothing)
     with pytest.raises(OperationCancelled, match="was cancelled"):
-        queues.run(until_any(queues.readers, "D", None), Woken.CANCELLED)
+        queues.run(until_any(queues.readers, None), Woken.CANCELLED)
     assert queues.log[-2:] == ["leave a", "leave b"]
     with pytest.raises(OperationCancelled, match="not begun"):
-        queues.run(until_any(queues.readers, "D", None, stop=lambda: True))
+        queues.run(until_any(queues.readers, None, stop=lambda: True))
     assert queues.log[-2:] == ["leave a", "leave b"]
 
 
