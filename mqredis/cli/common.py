@@ -134,7 +134,7 @@ def given_back(queue: Queue) -> Iterator[list[LockedMessage]]:
     try:
         yield held
     finally:
-        left = settle.ends(giveback.orderly(), [lock for lock in held if not lock.settled], queue)
+        left = settle.ends(giveback.unattempted(), [lock for lock in held if not lock.settled], queue)
         with suppress(MqError):  # their leases end
             queue.manager.run(settle.settle(queue.handle, left))
 

@@ -30,9 +30,9 @@ class Cursor:
     A cursor with a match or a selector skips messages that do not match.
     """
 
-    def __init__(self, queue: Queue, place: operations.Place) -> None:
+    def __init__(self, queue: Queue, position: operations.Position) -> None:
         self._queue = queue
-        self._place = place
+        self._position = position
 
     @property
     def queue(self) -> Queue:
@@ -44,7 +44,7 @@ class Cursor:
 
         Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable, GetInhibited, AccessDenied, OperationCancelled.
         """
-        return self._queue.manager.run(operations.peek(self._place, "current", timeout))
+        return self._queue.manager.run(operations.peek(self._position, "current", timeout))
 
     def peek_next(self, timeout: float | None = None) -> Message:
         """The next message (3.2.7.3).
@@ -52,7 +52,7 @@ class Cursor:
         Raises IllegalCursorAction before the first ``peek`` that returns a message, and after a ``receive``, ``lock``
         or wait in vain until the next one; else as ``peek``.
         """
-        return self._queue.manager.run(operations.peek(self._place, "next", timeout))
+        return self._queue.manager.run(operations.peek(self._position, "next", timeout))
 
     def receive(
         self, timeout: float | None = None, *, transaction: Transaction | None = None, tag: str | None = None
@@ -63,7 +63,7 @@ class Cursor:
         GetInhibited, AccessDenied, OperationCancelled, TransactionUsage.
         """
         unit = unit_of(transaction)
-        return self._queue.manager.run(operations.receive(self._place, timeout, unit, tag))
+        return self._queue.manager.run(operations.receive(self._position, timeout, unit, tag))
 
     def lock(
         self,
@@ -79,17 +79,17 @@ class Cursor:
             lease_of(self._queue.handle.context, lease)
             message = self.receive(timeout, transaction=transaction, tag=tag)
             return LockedMessage._in_transaction(self._queue, message, transaction.unit)
-        locks = self._queue.manager.run(operations.lock(self._place, timeout, lease, tag))
+        locks = self._queue.manager.run(operations.lock(self._position, timeout, lease, tag))
         return self._queue.locked_messages(locks)[0]
 
     def reset(self) -> None:
         """Back to the start."""
-        self._place.reset()
+        self._position.reset()
 
     def close(self) -> None:
         """End the cursor and its wait, which raises OperationCancelled (3.1.7.1.2)."""
-        self._place.closed = True
-        self._queue.manager.driver.cancel(self._place)
+        self._position.closed = True
+        self._queue.manager.driver.cancel(self._position)
 
     def __enter__(self) -> Self:
         return self

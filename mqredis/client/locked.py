@@ -98,6 +98,6 @@ class LockedMessage(Locked):
         else:
             sealed = self.grant.handle.context.sealer is not None
             try:
-                self.abort(giveback.described(error, sealed=sealed))
+                self.abort(giveback.description(error, sealed=sealed))
             except MqError as second:  # the caller's error is raised, and the lease ends the lock
                 log.warning("message %#018x could not be given back: %s", self.lookup_id, second)

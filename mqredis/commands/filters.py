@@ -1,7 +1,7 @@
 """Filters: the messages that a reader wants, as one argument of a script.
 
 ``mqredis.operations.matching`` makes most of them; ``browser``, ``cursor``, ``groups`` and ``inspection`` add options
-or make theirs, and so does ``spark.receive_reader``. ``commands.trails`` compares identifiers with ``matched``.
+or make theirs, and so does ``spark.receive_reader``. ``commands.trails`` compares identifiers with ``comparable``.
 ``lua/matching/filter.lua`` describes the text, and the broker keeps that of a waiting reader, so clients of two
 releases have to agree on it. ``tests/contract/test_constants.py`` compares the letters.
 """
@@ -105,7 +105,7 @@ class Filter:
             known = incarnation == self.incarnation and LOOKUP_ID.fullmatch(lookup_id)
             fields.append("i" + (lookup_id if known else "-"))  # an invalid token names no message
         for name, key in _KEYS.items():
-            value = matched(getattr(match, name), name)
+            value = comparable(getattr(match, name), name)
             if value:
                 fields.append(key + value)
         if match.sequence is not None:
@@ -119,14 +119,14 @@ class Filter:
         many: then all messages are tested."""
         found: list[str] = []
         for name, value in self.hints:
-            text = matched(value, name)
+            text = comparable(value, name)
             if not text:
                 return []
             found.append("h" + _KEYS[name] + text)
         return found if len(found) <= _MOST_HINTS else []
 
 
-def matched(value: Identifier | None, what: str) -> str:
+def comparable(value: Identifier | None, what: str) -> str:
     """An identifier for comparison: without trailing zero bytes; empty for the none value, which matches any."""
     if value is None or not names(value):
         return ""
@@ -143,14 +143,14 @@ def single(match: Match) -> bytes | None:
     key = _KEYS.get(name)
     if key is None:
         return None
-    value = matched(getattr(match, name), name)
+    value = comparable(getattr(match, name), name)
     try:
         return f"\x03{key}{value}\0".encode() if value else b""
     except UnicodeEncodeError:
         raise InvalidArgument("an identifier to match holds a lone surrogate") from None
 
 
-def only(grouping: object) -> Grouping:
+def checked_grouping(grouping: object) -> Grouping:
     """The grouping options of a call, checked. Raises MatchOptionsError."""
     if grouping is None:
         return Grouping.NONE

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.codec.trails import EntryRecord, TrailRecord
-from mqredis.commands.filters import matched
+from mqredis.commands.filters import comparable
 from mqredis.commands.replies import check_queue, number, text
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import TrailEntry
@@ -50,7 +50,7 @@ def trail(manager: ManagerKeys, path: str, wanted: str) -> Call[Trail]:
 
 def chosen_id(message_id: Identifier) -> str:
     """What ``trail`` takes in place of a lookup id: a message id that the sender has chosen."""
-    return "=" + keys.encode(matched(message_id, "message_id"))
+    return "=" + keys.encode(comparable(message_id, "message_id"))
 
 
 def _entry(record: EntryRecord, lead: int, omitted: int) -> TrailEntry:

@@ -68,7 +68,7 @@ class Locks:
             log.warning("message %s is not held any more: it was or will be delivered again", tag)
             return False
         if action == REJECT and Journal.DEAD_LETTER not in lock.message.journal:
-            self._end([lock], giveback.ended("rejected", {}))
+            self._end([lock], giveback.final_failure("rejected", {}))
             return True
         ends: dict[str, Callable[[], None]] = {COMMIT: lock.commit, ABORT: lock.abort, REJECT: lock.reject}
         try:
@@ -81,7 +81,7 @@ class Locks:
     def give_back(self, tags: Iterable[str]) -> None:
         """Return messages to their places. Their deliveries count as no attempts."""
         taken = [self.take(tag) for tag in tags]
-        self._end([lock for lock in taken if lock is not None], giveback.orderly())
+        self._end([lock for lock in taken if lock is not None], giveback.unattempted())
 
     def _end(self, locks: Sequence[LockedMessage], action: str) -> None:
         for queue in {lock.queue for lock in locks}:

@@ -54,7 +54,8 @@ def author(name: object, source: object) -> Author:
 
 def text(value: object, what: str, most: int = 255) -> str:
     """A printable text of an operator. Raises InvalidArgument."""
-    if not isinstance(value, str) or len(value) > most or checks.lone(value) or not value.isprintable():
+    # No surrogate is printable.
+    if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise InvalidArgument(
             f"{what} must be a printable str of at most {most} characters, not {value!r:.40}"
         )

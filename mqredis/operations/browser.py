@@ -33,7 +33,7 @@ from mqredis.errors import (
 from mqredis.models import Grouping, Mark, Match, Message
 from mqredis.operations import checks, matching
 from mqredis.operations.context import lease_of
-from mqredis.operations.giveback import orderly
+from mqredis.operations.giveback import unattempted
 from mqredis.operations.handle import still_there
 from mqredis.operations.matching import Selection
 from mqredis.operations.open_queue import Handle
@@ -190,7 +190,7 @@ def _moved(browsing: Browsing, call: Browse) -> Steps[Message]:
     if browsing.closed:  # its close could not know of this lock and these marks
         with suppress(MqError):
             if call.lock:
-                yield from settle(handle, [(orderly(), answer.fence, lookup_id) for lookup_id in ids])
+                yield from settle(handle, [(unattempted(), answer.fence, lookup_id) for lookup_id in ids])
             yield from _forget_marks(browsing)
         raise OperationCancelled(f"this browser of queue {handle.path!r} was closed during this read")
     messages = handle.context.decoded(handle.path, answer.messages)

@@ -68,12 +68,12 @@ def count(value: object, what: str, most: int, least: int = 1) -> int:
 
 def name(value: object, what: str) -> str:
     """A short text, such as the tag of a waiting reader or the token of an action."""
-    if not isinstance(value, str) or not value or len(value) > 255 or lone(value):
+    if not isinstance(value, str) or not value or len(value) > 255 or has_surrogate(value):
         raise InvalidArgument(f"{what} must be a str of 1 to 255 characters, not {value!r:.40}")
     return value
 
 
-def lone(text: str) -> bool:
+def has_surrogate(text: str) -> bool:
     """Does the text contain a lone surrogate, which cannot be encoded as UTF-8?"""
     return any("\ud800" <= letter <= "\udfff" for letter in text)
 

@@ -30,7 +30,7 @@ from mqredis.operations.handle import still_there
 from mqredis.operations.matching import Selection
 from mqredis.operations.open_queue import Handle
 from mqredis.operations.peek import peeking
-from mqredis.operations.receive import Locks, fetch, noted
+from mqredis.operations.receive import Locks, fetch, record_locks
 from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, procedure
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Position:
     """The position of a cursor: ``state`` UNREAD or READ, at a lookup id, "" (Start) or "end" (End).
 
     ``busy``: an operation of the cursor is under way, perhaps in another thread or task.
@@ -85,59 +85,66 @@ class Place:
 
 
 @procedure
-def start(handle: Handle, match: Match | None, selector: Selection) -> Steps[Place]:
+def start(handle: Handle, match: Match | None, selector: Selection) -> Steps[Position]:
     """A cursor at the start of the queue. Raises InvalidArgument if its options are wrong."""
     matching.filter_of(handle, match, selector)
     yield from still_there(handle)
-    return Place(handle, match, matching.selection(selector))
+    return Position(handle, match, matching.selection(selector))
 
 
 @procedure
-def peek(place: Place, step: str, timeout: float | None) -> Steps[Message]:
+def peek(position: Position, step: str, timeout: float | None) -> Steps[Message]:
     """PEEK_CURRENT (``current``) or PEEK_NEXT (``next``)."""
-    handle = place.handle
+    handle = position.handle
     handle.need("peek")
-    place.enter()
+    position.enter()
     try:
-        wanted = place.wanted(timeout, taking=False)
-        reader = Reader(handle, peeking(handle, wanted, step, cursor_at=place.text), wanted)
+        wanted = position.wanted(timeout, taking=False)
+        reader = Reader(handle, peeking(handle, wanted, step, cursor_at=position.text), wanted)
         try:
-            found = yield from until_found(reader, PEEKS, timeout, scopes=(place,))
+            found = yield from until_found(reader, PEEKS, timeout, scopes=(position,))
         except MqError as error:
             if _waited(error):
-                place.state = UNREAD
+                position.state = UNREAD
             raise
-        place.on(READ, found)
+        position.on(READ, found)
         return handle.context.messages(handle.path, found.messages)[0]
     finally:
-        place.busy = False
+        position.busy = False
 
 
 @procedure
-def receive(place: Place, timeout: float | None, unit: UnitOfWork | None, tag: str | None) -> Steps[Message]:
+def receive(
+    position: Position, timeout: float | None, unit: UnitOfWork | None, tag: str | None
+) -> Steps[Message]:
     """RECEIVE at the cursor."""
-    found = yield from _dequeue(place, timeout, "tx" if unit else "take", unit, "", tag)
+    found = yield from _dequeue(position, timeout, "tx" if unit else "take", unit, "", tag)
     if unit:
-        unit.touched(found.fence, place.handle)
-    return place.handle.context.messages(place.handle.path, found.messages, taken=unit is None)[0]
+        unit.touched(found.fence, position.handle)
+    return position.handle.context.messages(position.handle.path, found.messages, taken=unit is None)[0]
 
 
 @procedure
-def lock(place: Place, timeout: float | None, lease: float | None, tag: str | None) -> Steps[Locks]:
+def lock(position: Position, timeout: float | None, lease: float | None, tag: str | None) -> Steps[Locks]:
     """A two-phase read at the cursor."""
-    grant = str(lease_of(place.handle.context, lease))
-    found = yield from _dequeue(place, timeout, "lock", None, grant, tag)
-    return noted(place.handle, found, grant)
+    grant = str(lease_of(position.handle.context, lease))
+    found = yield from _dequeue(position, timeout, "lock", None, grant, tag)
+    return record_locks(position.handle, found, grant)
 
 
 def _dequeue(
-    place: Place, timeout: float | None, mode: Mode, unit: UnitOfWork | None, lease: str, tag: str | None
+    position: Position,
+    timeout: float | None,
+    mode: Mode,
+    unit: UnitOfWork | None,
+    lease: str,
+    tag: str | None,
 ) -> Steps[Found]:
-    handle = place.handle
+    handle = position.handle
     handle.need("receive")
-    place.enter()
+    position.enter()
     try:
-        wanted = place.wanted(timeout, taking=True)
+        wanted = position.wanted(timeout, taking=True)
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
         idle = Waiter(ticket=NO_WAIT if nowait else "")  # NO_WAIT: nothing behind the cursor is an error
@@ -148,20 +155,20 @@ def _dequeue(
             match=wanted,
             unit=unit,
             lease=lease,
-            cursor_at=place.text,
+            cursor_at=position.text,
             idle=idle,
         )
         reader = Reader(handle, fetching, wanted, locks=mode == "lock", unit=unit)
         try:
-            found = yield from until_found(reader, TAKES_AT_CURSOR, timeout, tag, scopes=(place,))
+            found = yield from until_found(reader, TAKES_AT_CURSOR, timeout, tag, scopes=(position,))
         except MqError as error:
             if _waited(error):
-                place.state, place.lookup_id = UNREAD, "end"
+                position.state, position.lookup_id = UNREAD, "end"
             raise
-        place.on(UNREAD, found)
+        position.on(UNREAD, found)
         return found
     finally:
-        place.busy = False
+        position.busy = False
 
 
 def _waited(error: MqError) -> bool:

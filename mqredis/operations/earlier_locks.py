@@ -23,7 +23,14 @@ from mqredis.commands.settlement import COMMIT, Lost
 from mqredis.errors import InvalidArgument
 from mqredis.operations import checks
 from mqredis.operations.open_queue import Handle
-from mqredis.operations.settle import forget, forget_all, lock_lost, settle_segments, still_open, whole
+from mqredis.operations.settle import (
+    forget,
+    forget_all,
+    lock_lost,
+    settle_segments,
+    still_open,
+    with_segments,
+)
 from mqredis.steps import Call, Payload, Steps, procedure
 
 if TYPE_CHECKING:
@@ -102,7 +109,7 @@ class EarlierLocks:
     def note_settled(self, handle: Handle, stop: int, lost: Sequence[Lost]) -> None:
         """A call has settled those up to place ``stop``, of which it found ``lost``. They are noted once, also if its
         reply is parsed twice."""
-        locks, count = handle.locks, stop - self.settled
+        locks, position, count = handle.locks, handle.group_position, stop - self.settled
         if not count:
             return
         fences, ids = self.fences, self.ids
@@ -110,7 +117,7 @@ class EarlierLocks:
             fences, ids = fences[self.settled : stop], ids[self.settled : stop]
         if count == 1 and not lost:
             forget(handle, COMMIT, fences[0], ids[0])
-        elif not handle.parts and not handle.getting.log and [*locks] == ids and [*locks.values()] == fences:
+        elif not handle.parts and not position.log and [*locks] == ids and [*locks.values()] == fences:
             # All that are held, in their order, as mostly; another thread may have locked more since.
             deque(map(locks.pop, ids, repeat(None)), maxlen=0)
         else:
@@ -164,7 +171,7 @@ def earlier_locks(handle: Handle, locks: Sequence[Locked], name: str = "settle")
         return EarlierLocks(fences, ids)
     parts = handle.parts
     segments = {lock[1]: parts[lock] for lock in zip(fences, ids, strict=True) if lock in parts}
-    all_parts = whole(handle, [*zip(repeat(COMMIT), fences, ids)])
+    all_parts = with_segments(handle, [*zip(repeat(COMMIT), fences, ids)])
     return EarlierLocks([fence for _, fence, _ in all_parts], [part for _, _, part in all_parts], segments)
 
 

@@ -2,7 +2,7 @@
 
 ``Queue`` and ``GroupWriter`` of both interfaces make them. A read asks for groups with the options of its filter
 (``commands.filters``; lua/matching/search.lua finds what fits), and a handle remembers its place in a group
-(``context.Logical``).
+(``open_queue.GroupPosition``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mqredis.operations import checks, matching, send
 from mqredis.operations.context import lease_of
 from mqredis.operations.matching import Selection
 from mqredis.operations.open_queue import Handle
-from mqredis.operations.receive import Locks, fetch, noted
+from mqredis.operations.receive import Locks, fetch, record_locks
 from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, procedure
@@ -62,10 +62,10 @@ def receive(
 ) -> Steps[Message]:
     """Receive one message under grouping options. A member that SealBroken is raised for counts as read."""
     wanted = matching.filter_of(handle, match, selector, grouping)
-    matching.enter(handle.getting, wanted, unit)
+    matching.enter(handle.group_position, wanted, unit)
     found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)
     messages = handle.context.decoded(handle.path, found.messages, taken=unit is None)
-    matching.advance(handle.getting, wanted, unit, messages)
+    matching.advance(handle.group_position, wanted, unit, messages)
     messages = handle.context.unsealed(messages)
     return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in wanted.grouping else messages[0]
 
@@ -82,12 +82,12 @@ def lock(
 ) -> Steps[Locks]:
     """Lock one message under grouping options; of a complete message all its segments."""
     wanted = matching.filter_of(handle, match, selector, grouping)
-    matching.enter(handle.getting, wanted, None)
+    matching.enter(handle.group_position, wanted, None)
     lease_ms = str(lease_of(handle.context, lease))
     found = yield from _take(handle, wanted, timeout, "lock", None, lease_ms, tag)
-    locks = noted(handle, found, lease_ms)
+    locks = record_locks(handle, found, lease_ms)
     ids = tuple(locks.keys)
-    matching.advance(handle.getting, wanted, None, locks.messages, (ids[0], found.fence))
+    matching.advance(handle.group_position, wanted, None, locks.messages, (ids[0], found.fence))
     if len(ids) > 1:
         handle.parts[found.fence, ids[0]] = ids  # what settles the first one settles all (settle.whole)
     if Grouping.COMPLETE_MESSAGE in wanted.grouping:
@@ -248,7 +248,7 @@ def begin(handle: Handle, group_id: Identifier | None) -> Writing:
     handle.need("send")
     group = _named(group_id)
     send.outgoing(b"", {"group_id": group})
-    if isinstance(group, str) and checks.lone(group):
+    if isinstance(group, str) and checks.has_surrogate(group):
         raise InvalidArgument("group_id holds a lone surrogate")
     return Writing(handle, group)
 

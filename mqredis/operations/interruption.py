@@ -19,7 +19,7 @@ from mqredis.commands import manager
 from mqredis.commands.arguments import brings_settlements
 from mqredis.commands.replies import OK, text
 from mqredis.errors import MqError, OperationCancelled
-from mqredis.operations.giveback import orderly
+from mqredis.operations.giveback import unattempted
 from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import settle
@@ -49,7 +49,7 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
             if not locks or not found.lookup_ids:
                 return
             fence = text(found.payload[0])  # as RETURNS OK of receive.lua and lookup.lua begins
-            yield from settle(handle, [(orderly(), fence, lookup_id) for lookup_id in found.lookup_ids])
+            yield from settle(handle, [(unattempted(), fence, lookup_id) for lookup_id in found.lookup_ids])
     except MqError:
         return
     if brings_settlements(call):
@@ -60,7 +60,7 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
 def release_after_close(handle: Handle, found: Found) -> Steps[None]:
     """Release what a read has locked while its handle was closed, and raise OperationCancelled."""
     with suppress(MqError):  # the leases end the locks
-        yield from settle(handle, [(orderly(), found.fence, raw[0].decode()) for raw in found.messages])
+        yield from settle(handle, [(unattempted(), found.fence, raw[0].decode()) for raw in found.messages])
     raise OperationCancelled(f"the handle of queue {handle.path!r} was closed during this read")
 
 

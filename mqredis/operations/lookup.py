@@ -16,7 +16,7 @@ from mqredis.operations.interruption import ReadCall
 from mqredis.operations.matching import filter_text
 from mqredis.operations.open_queue import Handle
 from mqredis.operations.queue_call import QueueCall
-from mqredis.operations.receive import Locks, noted
+from mqredis.operations.receive import Locks, record_locks
 from mqredis.operations.unit_of_work import UnitOfWork, owner_of
 from mqredis.steps import Steps, procedure
 
@@ -93,4 +93,4 @@ def lock_by_lookup_id(
     checks.flag(allow_peek, "allow_peek")
     lease_ms = str(lease_of(handle.context, lease))
     found = yield from _find(handle, "lock", seek, lookup_id, grant=lease_ms, allow_peek=allow_peek)
-    return noted(handle, found, lease_ms)
+    return record_locks(handle, found, lease_ms)

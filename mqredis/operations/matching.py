@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from mqredis.commands.filters import Filter, Member, matched, only, single
+from mqredis.commands.filters import Filter, Member, checked_grouping, comparable, single
 from mqredis.errors import GroupInconsistent, InvalidArgument, MatchOptionsError, SelectorSyntaxError
 from mqredis.models import Grouping, Match, Message
 from mqredis.operations import checks
 from mqredis.operations.context import Context
-from mqredis.operations.open_queue import Handle, Logical
+from mqredis.operations.open_queue import GroupPosition, Handle
 from mqredis.operations.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _filter(
     given: Sequence[Selector | None],
     grouping: Grouping | None,
 ) -> Filter:
-    found = Filter(incarnation=context.incarnation, grouping=only(grouping))
+    found = Filter(incarnation=context.incarnation, grouping=checked_grouping(grouping))
     check(match, None)
     if match is not None:
         found.match = match
@@ -106,7 +106,7 @@ def check_token(match: Match | None, timeout: float | None) -> None:
 
 def following(message: Message) -> Member | None:
     """The next member of the message's group; None after the last one, or without a group."""
-    group = matched(message.group_id, "group_id")
+    group = comparable(message.group_id, "group_id")
     if not group:
         return None
     if message.segment and not message.last_segment:
@@ -114,7 +114,7 @@ def following(message: Message) -> Member | None:
     return None if message.last_in_group else Member(group, message.sequence + 1, 0)
 
 
-def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
+def enter(state: GroupPosition, found: Filter, unit: UnitOfWork | None) -> None:
     """Begin a read in logical order: inside a group it takes only the next member. :func:`advance` follows a read that
     succeeded."""
     if Grouping.LOGICAL_ORDER not in found.grouping:
@@ -127,7 +127,11 @@ def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
 
 
 def advance(
-    state: Logical, found: Filter, unit: UnitOfWork | None, messages: Sequence[Message], reader: object = None
+    state: GroupPosition,
+    found: Filter,
+    unit: UnitOfWork | None,
+    messages: Sequence[Message],
+    reader: object = None,
 ) -> None:
     """Note the next member after a successful read. ``reader``: the lock that may return the messages, its lookup id
     and fence, by which ``settle.forget`` finds it; a unit of work stands for itself."""

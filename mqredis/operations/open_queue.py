@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Logical:
+class GroupPosition:
     """The position of a handle in a group: the next member, and whether the group is read in a unit of work."""
 
     member: Member | None = None
@@ -86,7 +86,7 @@ class Handle:
     locks: dict[str, str] = field(default_factory=dict)  # lookup id -> fence, of locks not settled yet
     selector: Selector | None = None
     """The selector that was given when the handle was opened; each read returns only messages that it selects."""
-    getting: Logical = field(default_factory=Logical)
+    group_position: GroupPosition = field(default_factory=GroupPosition)
     """The position of reads in logical order."""
     parts: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """The lookup ids of locked messages that were joined from segments, by the fence and the id of the first one. The

@@ -66,8 +66,8 @@ def complete(
         reply = yield from operation.make(call)
     try:
         return understand(call, reply)
-    except refusals.TOLD as error:
-        raise refusals.told(error, call, address, key) from None
+    except refusals.EXPLAINED as error:
+        raise refusals.explained(error, call, address, key) from None
 
 
 class QueueCall(Operation[R]):

@@ -1,7 +1,7 @@
 """Dequeue (MS-MQDMPR 3.1.7.1.10) and Dequeue Begin (3.1.7.1.11): plain, locked, in a transaction.
 
 ``Queue`` makes them, and ``request``, which waits for replies. ``several``, ``groups``, ``cursor``, ``browser`` and
-``lookup`` use ``fetch`` and ``noted``. A ``Locks`` becomes the ``grant`` of its ``LockedMessage``s
+``lookup`` use ``fetch`` and ``record_locks``. A ``Locks`` becomes the ``grant`` of its ``LockedMessage``s
 (``operations.locked``); kombu takes its parts.
 """
 
@@ -65,9 +65,9 @@ class Locks:
     @property
     def messages(self) -> list[Message]:
         """The messages."""
-        return self.whole().made or []
+        return self.with_messages().made or []
 
-    def whole(self) -> Locks:
+    def with_messages(self) -> Locks:
         """These locks with all their messages made, which is quicker together than one by one."""
         if self.made is None:
             context = self.handle.context
@@ -223,7 +223,7 @@ class Lock(Operation[Locks]):
         if reply[0] != OK or self.handle.closed:
             return MORE  # nothing was found, more queues are needed, the call was refused, or locks must be released
         found = understand(self._call, reply)
-        return noted(self.handle, found, self._lease) if found.messages else MORE
+        return record_locks(self.handle, found, self._lease) if found.messages else MORE
 
     def resume(self, reply: Reply | None) -> Steps[Locks]:
         """Wait for messages; settle before what one call does not take."""
@@ -236,7 +236,7 @@ class Lock(Operation[Locks]):
             yield from earlier.settle_some(handle)
         reader = Reader(handle, self._fetch, self._wanted, steady=True, lease=self._lease, locks=True)
         found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
-        return noted(handle, found, self._lease)
+        return record_locks(handle, found, self._lease)
 
     def _fetch(self, waiter: Waiter | None, place: str) -> Call[Found]:
         """Each fetch: the first one, and those of the loop of waits."""
@@ -248,7 +248,7 @@ class Lock(Operation[Locks]):
         return release_after_interruption(self.handle, call, token, locks=True)
 
 
-def noted(handle: Handle, found: Found, lease: str) -> Locks:
+def record_locks(handle: Handle, found: Found, lease: str) -> Locks:
     """Note what was locked, so that closing the handle can give it back. ``lease``: that of the call, in ms."""
     fence, raw = found.fence, found.messages
     if len(raw) == 1:
@@ -267,4 +267,4 @@ def noted(handle: Handle, found: Found, lease: str) -> Locks:
         lease_ms=lease,
         until=handle.context.clock() + (found.deadline - found.now_ms) / 1000,
     )
-    return locks if handle.context.sealer is None else locks.whole()  # a seal may be broken
+    return locks if handle.context.sealer is None else locks.with_messages()  # a seal may be broken

@@ -54,8 +54,8 @@ TEXTS: dict[type[MqError], str] = {
     QueueNotAvailable: "{queue} of queue manager {manager!r} was deleted after this handle was opened: open it again "
     "if it was created anew",
 }
-# The errors that :func:`told` replaces by ones with a better text.
-TOLD: tuple[type[MqError], ...] = (*TEXTS, TransactionUsage, TransactionSequence)
+# The errors that :func:`explained` replaces by ones with a better text.
+EXPLAINED: tuple[type[MqError], ...] = (*TEXTS, TransactionUsage, TransactionSequence)
 # The errors that :func:`of_batch` replaces.
 OF_BATCHES = (QueueQuotaExceeded, ManagerQuotaExceeded, PutInhibited, DuplicateMessage)
 _DUPLICATE_OF_BATCH = (
@@ -79,8 +79,8 @@ def text(kind: type[MqError], address: Address, call: Call[Any] | None = None, k
     )
 
 
-def told(error: MqError, call: Call[Any], address: Address, key: str | None = None) -> MqError:
-    """The error to raise in place of ``error`` (one of :data:`TOLD`), with which a call on a queue was refused."""
+def explained(error: MqError, call: Call[Any], address: Address, key: str | None = None) -> MqError:
+    """The error to raise in place of ``error`` (one of :data:`EXPLAINED`), with which a call on a queue was refused."""
     if isinstance(error, TransactionUsage):
         return transactions.usage(call, address.path)
     if isinstance(error, TransactionSequence):

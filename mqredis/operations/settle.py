@@ -71,7 +71,8 @@ def settle(
     for start in range(0, len(settlements), read.BATCH):
         batch = settlements[start : start + read.BATCH]
         if handle.parts:
-            batch = whole(handle, batch)  # after the split, so that one call has all segments of a message
+            # After the split, so that one call has all segments of a message.
+            batch = with_segments(handle, batch)
         done = yield from settle_segments(handle, batch, lease)
         settled.now_ms = done.now_ms
         settled.lost += done.lost
@@ -114,14 +115,14 @@ def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
         handle.parts.pop((fence, lookup_id), None)
     if locks.get(lookup_id) == fence:
         locks.pop(lookup_id, None)  # another thread may have settled it, too
-        if handle.getting.log:
+        if handle.group_position.log:
             if action[0] in (ABORT, RETURN, FAIL):
-                handle.getting.back((lookup_id, fence))
+                handle.group_position.back((lookup_id, fence))
             else:
-                handle.getting.settle((lookup_id, fence))
+                handle.group_position.settle((lookup_id, fence))
 
 
-def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]:
+def with_segments(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]:
     """With every segment of the messages that were joined."""
     return [
         (action, fence, part)
@@ -173,7 +174,7 @@ class Settle(Shareable[float]):
         """The settlement, with every segment of a message that was joined."""
         handle = self.handle
         one = (self.settlement,)
-        self._settlements = whole(handle, one) if handle.parts else one
+        self._settlements = with_segments(handle, one) if handle.parts else one
         lease_ms = lease_of(handle.context, self.lease)
         self._call = settlement.settle(handle.address, self._settlements, lease_ms)
         return self._call

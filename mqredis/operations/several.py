@@ -18,7 +18,7 @@ from mqredis.operations.context import lease_of
 from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
 from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.open_queue import Handle
-from mqredis.operations.receive import Locks, fetch, noted
+from mqredis.operations.receive import Locks, fetch, record_locks
 from mqredis.operations.unit_of_work import UnitOfWork
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Steps, procedure
@@ -57,7 +57,7 @@ def lock(
         for n, handle in enumerate(handles)
     ]
     at, found = yield from until_any(readers, timeout, scopes, stop)
-    locks = noted(handles[at], found, lease_ms)
+    locks = record_locks(handles[at], found, lease_ms)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
             try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mqredis.commands.transactions import Doubt
 from mqredis.errors import InvalidArgument, TransactionSequence
-from mqredis.operations.open_queue import Handle, Logical
+from mqredis.operations.open_queue import GroupPosition, Handle
 
 if TYPE_CHECKING:
     from mqredis.operations.context import Context
@@ -41,7 +41,7 @@ class UnitOfWork:
     """Functions that an abort calls to restore the state of groups that are written in logical order."""
     inherited: bool = False
     """Is it that of the parent process, which ends it?"""
-    readers: tuple[Logical, ...] = ()
+    readers: tuple[GroupPosition, ...] = ()
     """Positions in groups that an abort restores, of handles that read in the unit of work."""
 
     def __del__(self) -> None:

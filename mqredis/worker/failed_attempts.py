@@ -69,7 +69,7 @@ class FailedAttempts:
                     "message %#018x of %s is rejected: %s",
                     message.lookup_id,
                     message.queue,
-                    giveback.said(error),
+                    giveback.text_of(error),
                 )
         elif not isinstance(error, Cancelled | RetryLater):
             self._failed(error, messages, lapsed)
@@ -95,14 +95,16 @@ class FailedAttempts:
         """How messages are given back after their handler has ended with this error. It was counted before: that has
         read the policy again, by which a batch is isolated."""
         if isinstance(error, Cancelled):
-            return giveback.orderly()
+            return giveback.unattempted()
         if isinstance(error, RetryLater):
-            return giveback.orderly(self._consumer.retry.delay if error.seconds is None else error.seconds)
+            return giveback.unattempted(
+                self._consumer.retry.delay if error.seconds is None else error.seconds
+            )
         if self._consumer.isolates(messages):
-            return giveback.alone()
+            return giveback.isolated()
         if isinstance(error, Reject):
-            reason = error.kind if self._sealed and isinstance(error, NotValid) else giveback.said(error)
-            return giveback.ended(reason, self._about)
+            reason = error.kind if self._sealed and isinstance(error, NotValid) else giveback.text_of(error)
+            return giveback.final_failure(reason, self._about)
         about = {**self._about, "error": self._text(error)}
         if not self._sealed:
             about["traceback"] = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
@@ -120,7 +122,7 @@ class FailedAttempts:
             self._shutdown.stopping.wait(self._consumer.retry.delay)
 
     def _text(self, error: BaseException) -> str:
-        return giveback.described(error, sealed=self._sealed)
+        return giveback.description(error, sealed=self._sealed)
 
     def _failed(self, error: BaseException, messages: Sequence[Message], lapsed: bool) -> None:
         consumer, queue = self._consumer, messages[0].queue

@@ -97,7 +97,7 @@ class LockLoop(Loop):
         self.flush()
         for lock in list(self._held):
             if not lock.settled and lock not in self._handled.copy():
-                self._end(lock.queue, [lock], giveback.orderly())
+                self._end(lock.queue, [lock], giveback.unattempted())
         self.flush()  # what was handled meanwhile
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
@@ -128,7 +128,7 @@ class LockLoop(Loop):
             self._take_commits(commits, done)
         consumer.last_read = time.monotonic()
         queue = queues[at]
-        locks = queue.locked_messages(found.whole())
+        locks = queue.locked_messages(found.with_messages())
         if self.prefetch.most > 1 and at < regular:
             handle = partial(self._handle_one, queue)
             self.prefetch.run(queue, locks, handle, self._handled.copy, self.flush, self._shutdown)
@@ -177,7 +177,7 @@ class LockLoop(Loop):
         try:
             error = self._run(unit, arguments, partial(self._renew, queue, rest), unit.flush, give_back_rest)
         except MqError:
-            give_back_rest(giveback.orderly())
+            give_back_rest(giveback.unattempted())
             raise
         if error is not None:
             self.shared.failed.give_back(queue.name, error, good, give_back_rest)

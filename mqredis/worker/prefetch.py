@@ -105,7 +105,7 @@ class Prefetch:
             return
         queue = waiting[0].queue
         try:
-            self._settle(queue, giveback.orderly(), waiting)
+            self._settle(queue, giveback.unattempted(), waiting)
         except MqError as error:
             log.warning("%d message(s) of %s could not be given back: %s", len(waiting), queue.name, error)
 

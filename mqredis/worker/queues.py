@@ -23,7 +23,7 @@ from mqredis.errors import (
     QueueNotFound,
 )
 from mqredis.models import RetryPolicy
-from mqredis.operations.giveback import orderly
+from mqredis.operations.giveback import unattempted
 from mqredis.operations.handle import close_handle, still_there
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.outcomes import accept_lower_durability
@@ -106,7 +106,7 @@ class Queues:
         for queue in self._handles.values():
             self._manager.driver.cancel(queue.handle)
             try:
-                self._manager.run(close_handle(queue.handle, orderly()))
+                self._manager.run(close_handle(queue.handle, unattempted()))
             except MqError as error:
                 log.debug("queue %s could not be closed: %s", queue.name, error)
 

@@ -32,7 +32,7 @@ class TransactionLoop(Loop):
 
     def _give_back_all(self) -> None:
         for transaction in list(self._transactions):
-            self._abort(transaction, giveback.orderly())
+            self._abort(transaction, giveback.unattempted())
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
         consumer = self.consumer
@@ -85,7 +85,7 @@ class TransactionLoop(Loop):
         except MqError as problem:
             if isinstance(problem, OutcomeUnknown) and problem is not unit.broker_error:
                 raise  # it may be committed; if not, it is aborted when its lease ends
-            give_back(giveback.orderly())
+            give_back(giveback.unattempted())
             raise
         if error is not None:
             self.shared.failed.give_back(queue.name, error, good, give_back)

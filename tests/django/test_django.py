@@ -305,7 +305,7 @@ def test_release_on_worker_shutdown_does_not_count_as_an_attempt(tasks):
     queue = queue_of("default")
     for _ in range(7):
         lock = queue.lock(0)
-        queue.manager.run(settle.settle(queue.handle, [(giveback.orderly(), lock.fence, lock.key)]))
+        queue.manager.run(settle.settle(queue.handle, [(giveback.unattempted(), lock.fence, lock.key)]))
     assert queue.peek(0).delivery_count == 7
     assert work() == "1 task\n"
     result.refresh()

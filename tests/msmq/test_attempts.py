@@ -29,11 +29,11 @@ def test_orderly_return_does_not_count_as_an_attempt(qm):
     for n in range(1, 8):
         lock = q.lock(0)
         assert lock.message.delivery_count == n
-        settle_lock(q, lock, giveback.orderly())
+        settle_lock(q, lock, giveback.unattempted())
     told = qm.statistics("q")
     assert (told.poison_messages, told.retried) == (0, 0)
     q.lock(0).abort()
-    settle_lock(q, q.lock(0), giveback.orderly())
+    settle_lock(q, q.lock(0), giveback.unattempted())
     q.lock(0).abort()
     (dead,) = poison(qm)
     assert dead.delivery_count == 11  # drain's own read included
@@ -50,7 +50,7 @@ def test_every_read_shows_the_attempts(qm):
     assert lock.message.attempts == 1
     waiting = Pending(lambda: q.peek(30))
     until(lambda: qm.queue_info("q").waiters == 1)
-    settle_lock(q, lock, giveback.orderly())
+    settle_lock(q, lock, giveback.unattempted())
     shown = [
         waiting.result(30),
         q.peek(0),
@@ -73,7 +73,7 @@ def test_every_read_shows_the_attempts(qm):
 def test_copy_of_a_message_taken_without_a_lock_keeps_its_attempts(qm):
     q = make(qm, journaling=True)
     q.send(b"a")
-    settle_lock(q, q.lock(0), giveback.orderly())
+    settle_lock(q, q.lock(0), giveback.unattempted())
     taken = q.receive(0)
     copy = qm.open("q;journal").peek(0)
     assert (taken.delivery_count, taken.attempts) == (2, 1)
@@ -83,7 +83,7 @@ def test_copy_of_a_message_taken_without_a_lock_keeps_its_attempts(qm):
 def test_expired_lease_after_an_orderly_return_counts_as_an_attempt(qm):
     q = make(qm, retry=TWICE)
     q.send(b"a")
-    settle_lock(q, q.lock(0), giveback.orderly())
+    settle_lock(q, q.lock(0), giveback.unattempted())
     for _ in range(2):
         q.lock(0, lease=5)
         qm.advance_clock(6)
@@ -101,7 +101,7 @@ def test_orderly_return_with_a_delay_makes_the_message_wait(qm, policy):
     q.send(b"a")
     sent = qm.queue_info("q")
     for _ in range(4):
-        settle_lock(q, q.lock(0), giveback.orderly(60))
+        settle_lock(q, q.lock(0), giveback.unattempted(60))
         info = qm.queue_info("q")
         assert (info.messages, info.bytes, info.ready, info.delayed) == (1, sent.bytes, 0, 1)
         assert qm.queues("q") == [info]
@@ -116,7 +116,11 @@ def test_orderly_return_with_a_delay_makes_the_message_wait(qm, policy):
 def test_permanent_failure_is_poison_at_once(qm, policy):
     q = make(qm, retry=policy)
     q.send_many([b"a", b"b"])
-    settle_lock(q, q.lock(0), giveback.ended("not valid: amount", {"error": "ValueError: x", "worker": "w1"}))
+    settle_lock(
+        q,
+        q.lock(0),
+        giveback.final_failure("not valid: amount", {"error": "ValueError: x", "worker": "w1"}),
+    )
     (dead,) = poison(qm)
     assert (dead.body, dead.reason) == (b"a", "poison: not valid: amount")
     known = {name: dead.properties[f"failure_{name}"] for name in ("reason", "error", "worker", "attempts")}
@@ -245,7 +249,7 @@ def test_orderly_abort_of_a_transaction_does_not_count_as_an_attempt(qm):
     q = filled(qm, b"a", retry=TWICE)
     for _ in range(5):
         tx, _ = received_in(qm, q)
-        qm.run(transaction.End(unwrap(tx._unit), "abort", given=giveback.orderly()))
+        qm.run(transaction.End(unwrap(tx._unit), "abort", given=giveback.unattempted()))
     assert q.peek(0).delivery_count == 5
     for _ in range(2):
         tx, _ = received_in(qm, q)
@@ -260,7 +264,7 @@ def test_orderly_abort_after_a_rejection_does_not_count_as_an_attempt(qm):
     for _ in range(3):
         tx, (message,) = received_in(qm, q)
         tx.reject(q, message)
-        qm.run(transaction.End(unwrap(tx._unit), "abort", given=giveback.orderly()))
+        qm.run(transaction.End(unwrap(tx._unit), "abort", given=giveback.unattempted()))
     assert q.peek(0).delivery_count == 3
 
 
@@ -269,8 +273,8 @@ def test_commit_with_verdicts_moves_single_messages_to_poison(qm):
     tx, (_, bad, rest) = received_in(qm, q, 3)
     out.send(b"result", transaction=tx)
     verdicts = {
-        f"{bad.lookup_id:016x}": giveback.ended("not valid", {}),
-        f"{rest.lookup_id:016x}": giveback.orderly(),
+        f"{bad.lookup_id:016x}": giveback.final_failure("not valid", {}),
+        f"{rest.lookup_id:016x}": giveback.unattempted(),
     }
     qm.run(transaction.End(unwrap(tx._unit), "commit", verdicts=verdicts))
     assert [m.body for m in poison(qm)] == [b"bad"]
@@ -340,7 +344,7 @@ def test_orderly_return_in_the_lapsed_subqueue_keeps_the_message_there(qm):
     qm.advance_clock(11)
     qm.maintain()
     lapsed = qm.open("q;lapsed")
-    settle_lock(lapsed, lapsed.lock(0), giveback.orderly())
+    settle_lock(lapsed, lapsed.lock(0), giveback.unattempted())
     assert lapsed.peek(0).body == b"a"
 
 
@@ -353,7 +357,7 @@ def test_orderly_return_with_a_delay_in_a_subqueue_of_the_policy_ends_in_the_que
         qm.advance_clock(11)
         qm.maintain()
     subqueue = qm.open(name)
-    settle_lock(subqueue, subqueue.lock(0), giveback.orderly(60))
+    settle_lock(subqueue, subqueue.lock(0), giveback.unattempted(60))
     assert qm.statistics("q").retry_messages == 1
     qm.advance_clock(61)
     assert q.lock(0).body == b"a"
@@ -366,7 +370,7 @@ def test_lapsed_message_that_no_worker_takes_returns_to_the_queue(qm):
     qm.advance_clock(11)
     qm.maintain()
     lapsed = qm.open("q;lapsed")
-    settle_lock(lapsed, lapsed.lock(0), giveback.orderly())
+    settle_lock(lapsed, lapsed.lock(0), giveback.unattempted())
     qm.advance_clock(601)
     assert q.lock(0).body == b"a"
     assert qm.doctor().findings == ()
@@ -446,7 +450,7 @@ def test_message_of_a_subqueue_rests_in_it(qm, name, policy):
     for message in list(q.browse()):
         q.move(message.lookup_id, sub)
     for lock in sub.lock_many(2, 0):
-        settle_lock(sub, lock, giveback.orderly(10))
+        settle_lock(sub, lock, giveback.unattempted(10))
     assert (qm.queue_info(name).delayed, qm.queue_info(name).ready) == (2, 0)
     qm.advance_clock(11)
     qm.maintain()
@@ -454,7 +458,9 @@ def test_message_of_a_subqueue_rests_in_it(qm, name, policy):
     assert [info.name for info in qm.queues("q*") if info.ready] == [name]
 
 
-@pytest.mark.parametrize("text", [giveback.ended("no", {}), giveback.orderly(30)], ids=["ended", "rests"])
+@pytest.mark.parametrize(
+    "text", [giveback.final_failure("no", {}), giveback.unattempted(30)], ids=["ended", "rests"]
+)
 def test_failed_message_that_its_reader_gives_back_is_deleted_in_the_end(qm, text):
     queue, poison = make(qm, retry=RetryPolicy(immediate=0), failed_time_to_live=60), qm.open("q;poison")
     queue.send(b"a")

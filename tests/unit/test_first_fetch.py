@@ -119,7 +119,7 @@ def loop_lock(handle: Handle, timeout: Any, earlier: EarlierLocks, count: int) -
         receive.fetch, handle=handle, mode="lock", count=count, lease=CONTEXT.lease, earlier=earlier
     )
     reader = Reader(handle, fetch, steady=True, lease=CONTEXT.lease, locks=True)
-    return receive.noted(handle, (yield from until_found(reader, "D", timeout)), CONTEXT.lease)
+    return receive.record_locks(handle, (yield from until_found(reader, "D", timeout)), CONTEXT.lease)
 
 
 def assert_same(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list[Answer]) -> None:

@@ -21,7 +21,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Share
 from mqredis.operations.context import Context
 from mqredis.operations.open_queue import Handle
-from mqredis.operations.receive import noted
+from mqredis.operations.receive import record_locks
 from mqredis.operations.settle import ends
 from mqredis.settings import Settings
 
@@ -45,7 +45,7 @@ class Queue:
 def locked(raw: list[Any], queue: Any = None) -> list[LockedMessage]:
     queue = queue or Queue()
     found = Found(raw, "7", 1_000_500, 1_000_000)
-    return LockedMessage._each(queue, noted(queue._handle, found, "500"))
+    return LockedMessage._each(queue, record_locks(queue._handle, found, "500"))
 
 
 @pytest.mark.parametrize("use", [pickle.dumps, copy.copy, copy.deepcopy])
@@ -73,8 +73,8 @@ def test_fields_before_decoding_equal_those_of_the_message(count: int) -> None:
 
 def test_messages_decoded_together_equal_those_decoded_singly() -> None:
     queue: Any = Queue()
-    locks = noted(queue._handle, Found(RAW, "7", 1_000_500, 1_000_000), "500")
-    messages = locks.whole().messages
+    locks = record_locks(queue._handle, Found(RAW, "7", 1_000_500, 1_000_000), "500")
+    messages = locks.with_messages().messages
     assert messages == [codec.decode("q", "life", *raw) for raw in RAW]
     each = LockedMessage._each(queue, locks)
     assert all(lock.message is message for lock, message in zip(each, messages, strict=True))

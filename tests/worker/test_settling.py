@@ -240,7 +240,7 @@ def test_message_of_a_running_handler_is_given_back_after_that_of_an_earlier_one
     def run(*arguments: Any) -> GivenUp:
         give_ups.append(arguments[-1])
         if len(give_ups) == 2:
-            give_ups[0](giveback.orderly())
+            give_ups[0](giveback.unattempted())
             assert (qm.queue_info("q").ready, qm.queue_info("q").locked) == (1, 1)
             loop.give_back()
             assert (qm.queue_info("q").ready, qm.queue_info("q").locked) == (2, 0)
