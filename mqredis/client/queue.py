@@ -145,8 +145,8 @@ class Queue:
         Raises IoTimeout, QueueNotAvailable, GetInhibited, AccessDenied, OperationCancelled, SelectorSyntaxError,
         SealBroken, TransactionUsage (in a transaction, from a queue that is not transactional), TransactionSequence
         (the transaction has ended), TransactionTooLarge, MatchOptionsError (a wrong match, 2247; a match that leaves
-        the group that is read in logical order; a read by token that waits, 2331), and GroupInconsistent (a group that
-        is partly read in a transaction).
+        the group that is read in logical order; a read by token that waits, 2331), GroupInconsistent (a group that
+        is partly read in a transaction), and NotSupported (a wait for a message of a topic, which stores none).
         """
         unit = unit_of(transaction)
         if grouping:

@@ -28,6 +28,7 @@ from mqredis.commands.waiting import Waiter
 from mqredis.errors import (
     IoTimeout,
     MqError,
+    NotSupported,
     OperationCancelled,
     QueueNotAvailable,
 )
@@ -142,6 +143,12 @@ def _wait(
     stop: Callable[[], bool] | None,
 ) -> Steps[tuple[int, Found]]:
     """Register in each of the queues, fetch from each, and sleep; again, until one has a message or the wait ends."""
+    for reader in readers:
+        if reader.handle.topic:
+            raise NotSupported(
+                f"queue {reader.handle.path!r} is a topic, which stores nothing, so no message would end the wait: "
+                "subscribe a queue to it, and read that"
+            )
     clock = readers[0].handle.context.clock
     start = clock()
     mode: str = yield Listen()

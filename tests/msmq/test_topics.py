@@ -16,6 +16,7 @@ from mqredis import (
     Journal,
     ManagerQuotaExceeded,
     MessageTooLarge,
+    NotSupported,
     QueueNotFound,
     QueueQuotaExceeded,
     SelectorSyntaxError,
@@ -28,6 +29,15 @@ from tests.msmq.kit import drain, make
 from tests.support.backend import Backend
 from tests.support.facade import Pending
 from tests.support.until import until
+
+
+def test_wait_for_a_message_of_a_topic_is_refused(qm):
+    news = make(qm, "news", topic=True)
+    for read in (news.receive, news.peek, news.lock, news.cursor().peek):
+        with pytest.raises(NotSupported, match="'news' is a topic, which stores nothing"):
+            read(30)
+        with pytest.raises(IoTimeout):
+            read(0)
 
 
 def test_every_subscriber_gets_a_copy(qm):

@@ -45,7 +45,7 @@ class Queues:
     def handle(self, name: str) -> Any:
         address = Address(KEYS, name)
         context = SimpleNamespace(database=0, clock=lambda: self._now)
-        return SimpleNamespace(path=name, address=address, waited=False, context=context)
+        return SimpleNamespace(path=name, address=address, topic=False, waited=False, context=context)
 
     def fetch(self, name: str) -> Callable[..., Call[Found]]:
         def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
