@@ -12,8 +12,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -100,7 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if getattr(arguments, "read_only", False) and arguments.command in _CHANGE_ALWAYS:
             raise InvalidArgument(f"{arguments.command} changes what is stored: leave out --read-only")
-        code = int(arguments.run(arguments, output) or Exit.DONE)
+        with _terminated_as_interrupted():
+            code = int(arguments.run(arguments, output) or Exit.DONE)
         _flush()
         return code
     except BrokenPipeError:  # the reader of our output has closed it
@@ -120,6 +124,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             _flush()
         except OSError:  # what is left must not fail once more when the interpreter ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does: a command gives back what it holds, and says how far it has come. Commands
+    that run until they are ended replace this handler, or suppress KeyboardInterrupt.
+
+    Process 1 of a container has no default action for SIGTERM: it would go on until it is killed.
+    """
+    if threading.current_thread() is not threading.main_thread():  # of a program that calls ``main``
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _flush() -> None:

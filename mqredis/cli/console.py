@@ -12,7 +12,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import signal
 import sys
 
 from mqredis.cli.common import Arguments, Subparsers, command, given_settings
@@ -104,9 +103,6 @@ def _console(arguments: Arguments, output: Output) -> None:
         sys.stdout.flush()
 
     settings = given_settings(arguments)
-    # uvicorn ends in order, and then raises the signal again for the handler that it had found: the default one would
-    # end the process with the signal.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     serve.run(
         _managers(arguments, settings),
         arguments.host,

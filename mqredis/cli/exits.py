@@ -44,7 +44,7 @@ EXITS = {
     Exit.FORBIDDEN: "the server refuses the user, or its settings would lose messages",
     Exit.WARNINGS: "doctor --strict: a warning of the server or of failed messages",
     Exit.BROKEN: "doctor: an invariant of the store is broken",
-    Exit.INTERRUPTED: "interrupted (worker, broker, console and exporter end with 0 at SIGINT or SIGTERM)",
+    Exit.INTERRUPTED: "interrupted by SIGINT or SIGTERM, at which worker, broker, console and exporter end with 0",
 }
 
 

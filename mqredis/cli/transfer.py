@@ -108,8 +108,8 @@ def _export(arguments: Arguments, output: Output) -> None:
             # If the file cannot be written, locks are given back before the client is closed.
             with done if arguments.drain else nullcontext(), closing(rows):
                 for row in output.progress(rows, "exporting", total):
-                    file.write(output.encode(row) + "\n")
                     done.lines += 1
+                    file.write(output.encode(row) + "\n")
             file.flush()
             left = _left(arguments, qm)
     if arguments.file is not None:
@@ -124,7 +124,7 @@ class _Exported:
     """How far an export has come. As the context of a drain it notes that in an error that ends it."""
 
     lines: int = 0
-    """How many lines were written."""
+    """How many lines were written; an error may have come in the last one."""
     removed: int = 0
     """The messages of so many of them were removed."""
 

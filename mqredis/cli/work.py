@@ -10,7 +10,6 @@ default of ``prometheus.Exporter``, too (tests/docs/test_numbers.py), and stands
 from __future__ import annotations
 
 import logging
-import signal
 from contextlib import suppress
 from functools import partial
 
@@ -71,8 +70,6 @@ def register(subparsers: Subparsers) -> None:
 def _exporter(arguments: Arguments, output: Output) -> None:
     from mqredis.prometheus import Exporter
 
-    # Process 1 of a container has no default action for SIGTERM: it would go on until it is killed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         suppress(KeyboardInterrupt),
         open_manager(arguments) as qm,

@@ -117,6 +117,23 @@ def test_exporter_ends_in_order_at_a_signal(
     assert (code, err) == (0, "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_drain_that_is_ended_by_a_signal_gives_its_messages_back(
+    start: Start, redis_server: RedisServer, manager: str, number: int
+) -> None:
+    with mqredis.connect(redis_server.url, manager=manager) as qm:
+        qm.create_queue("orders", retry=mqredis.RetryPolicy(immediate=0, final="drop"))
+        qm.open("orders").send_many([b"x" * 4000] * 256)
+        drain = start("export", "orders", "--drain")  # nobody reads more than a line, so it waits
+        assert drain.stdout is not None
+        drain.stdout.readline()
+        drain.send_signal(number)
+        code, _, err = end(drain)
+        assert (code, "removed 0 messages; the lines from 1 on" in err) == (130, True)
+        info = qm.queue_info("orders")
+        assert (info.ready, info.locked) == (256, 0)
+
+
 def test_closed_output_pipe_is_not_an_error(start: Start, redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders")
