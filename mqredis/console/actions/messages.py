@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from mqredis.asyncio import QueueManager
+from mqredis.asyncio.operator import Operator
 from mqredis.console import formats
 from mqredis.console.actions.base import (
     Action,
@@ -101,96 +102,60 @@ async def _preview_trash(manager: QueueManager, values: Values) -> Preview:
     return await _counted(manager, {**values, "queue": name}, _in_trash)
 
 
-async def _all(
-    action: Callable[..., Awaitable[BulkResult]], values: Values, what: str, *given: Any, **options: Any
+async def _act(
+    manager: QueueManager,
+    values: Values,
+    *given: Any,
+    act: Callable[..., Awaitable[BulkResult]],
+    choose: Choose,
+    done: str,
+    **options: Any,
 ) -> str | Unfinished:
-    """Carry out an action on the chosen messages for about a second.
+    """Carry out an action of :class:`Operator` on the chosen messages for about a second. ``done`` says so.
 
     The fields ``cursor`` and ``token`` continue an action where it ended.
     """
+    operator, name = operator_of(manager, values), needed(values, "queue")
     until = monotonic() + ACTING
-    options |= {"token": values.get("token"), "steps": STEPS}
-    result = await action(*given, **options, cursor=values.get("cursor"))
+    options |= {**choose(values), "token": values.get("token"), "steps": STEPS}
+    result = await act(operator, name, *given, **options, cursor=values.get("cursor"))
     while not result.finished and monotonic() < until:
-        result = await action(*given, **options, cursor=result.cursor)
+        result = await act(operator, name, *given, **options, cursor=result.cursor)
     _check_one(values, result)
-    done = f"{formats.plural(result.changed, 'message')} of {given[0]} {what}"
+    text = f"{formats.plural(result.changed, 'message')} of {name} {done}"
     if result.cursor is None:
-        return f"{done}."
-    return Unfinished(f"{done} so far.", result.changed, result.cursor)
+        return f"{text}."
+    return Unfinished(f"{text} so far.", result.changed, result.cursor)
 
 
-async def _remove(manager: QueueManager, values: Values, choose: Choose, what: str) -> str | Unfinished:
+async def _remove(manager: QueueManager, values: Values, choose: Choose, done: str) -> str | Unfinished:
     trash = TRASH if values.get("trash") == "on" else None
-    what = "moved to the trash" if trash else what
-    return await _all(
-        operator_of(manager, values).delete,
-        values,
-        what,
-        needed(values, "queue"),
-        trash=trash,
-        **choose(values),
-    )
+    done = "moved to the trash" if trash else done
+    return await _act(manager, values, act=Operator.delete, choose=choose, done=done, trash=trash)
 
 
 async def _restore(manager: QueueManager, values: Values) -> str | Unfinished:
-    name = needed(values, "queue").partition(";")[0]
-    return await _all(operator_of(manager, values).restore, values, "restored", name, **_in_trash(values))
+    values = {**values, "queue": needed(values, "queue").partition(";")[0]}
+    return await _act(manager, values, act=Operator.restore, choose=_in_trash, done="restored")
 
 
 async def _move(manager: QueueManager, values: Values) -> str | Unfinished:
     target = needed(values, "target")
-    return await _all(
-        operator_of(manager, values).move,
-        values,
-        f"moved to {target}",
-        needed(values, "queue"),
-        target,
-        **_available(values),
-    )
+    done = f"moved to {target}"
+    return await _act(manager, values, target, act=Operator.move, choose=_available, done=done)
 
 
 async def _redrive(manager: QueueManager, values: Values) -> str | Unfinished:
     options = {"to": values.get("to") or None, "limit": whole(values, "limit")}
-    return await _all(
-        operator_of(manager, values).redrive,
-        values,
-        "put back",
-        needed(values, "queue"),
-        **options,
-        **_available(values),
-    )
-
-
-async def _cancel(manager: QueueManager, values: Values) -> str | Unfinished:
-    return await _all(
-        operator_of(manager, values).cancel, values, "cancelled", needed(values, "queue"), **_delayed(values)
-    )
+    return await _act(manager, values, act=Operator.redrive, choose=_available, done="put back", **options)
 
 
 async def _reschedule(manager: QueueManager, values: Values) -> str | Unfinished:
     delay = seconds(values, "delay")
     if delay is None:
         raise InvalidArgument("delay is missing")
-    what = f"rescheduled to {formats.duration(delay)} from now"
-    return await _all(
-        operator_of(manager, values).reschedule,
-        values,
-        what,
-        needed(values, "queue"),
-        delay=delay,
-        **_delayed(values),
-    )
-
-
-async def _run_now(manager: QueueManager, values: Values) -> str | Unfinished:
-    return await _all(
-        operator_of(manager, values).run_now,
-        values,
-        "made available",
-        needed(values, "queue"),
-        **_delayed(values),
-    )
+    done = f"rescheduled to {formats.duration(delay)} from now"
+    return await _act(manager, values, act=Operator.reschedule, choose=_delayed, done=done, delay=delay)
 
 
 ACTIONS = (
@@ -199,7 +164,7 @@ ACTIONS = (
         "Delete the message",
         (_QUEUE, _ID, _TRASH),
         partial(_counted, choose=_one),
-        partial(_remove, choose=_one, what="deleted"),
+        partial(_remove, choose=_one, done="deleted"),
         to_queue,
         by_operator=True,
         destroys=True,
@@ -209,7 +174,7 @@ ACTIONS = (
         "Purge",
         (_QUEUE, _SELECTOR, _TRASH),
         _preview_available,
-        partial(_remove, choose=_available, what="removed"),
+        partial(_remove, choose=_available, done="removed"),
         to_queue,
         by_operator=True,
         destroys=True,
@@ -257,7 +222,7 @@ ACTIONS = (
         "Cancel delayed messages",
         (_QUEUE, _ID, _SELECTOR),
         _preview_delayed,
-        _cancel,
+        partial(_act, act=Operator.cancel, choose=_delayed, done="cancelled"),
         to_queue,
         by_operator=True,
         destroys=True,
@@ -276,7 +241,7 @@ ACTIONS = (
         "Run delayed messages now",
         (_QUEUE, _ID, _SELECTOR),
         _preview_delayed,
-        _run_now,
+        partial(_act, act=Operator.run_now, choose=_delayed, done="made available"),
         to_queue,
         by_operator=True,
     ),

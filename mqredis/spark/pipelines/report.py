@@ -106,7 +106,7 @@ def table(rows: Table, bar: str) -> str:
             kind = "number bar" if name == bar else "number" if name in numeric else ""
             cells.append(f'<td class="{kind}"{share}>{_cell(name, value)}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    rest = _left_out(len(rows) - ROWS, "row", sum(row["messages"] for row in rows[ROWS:]))
+    rest = _left_out(len(rows) - ROWS, sum(row["messages"] for row in rows[ROWS:]))
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
     return f'<div class="scroll"><table>{body}</table></div>{rest}'
 
@@ -121,11 +121,11 @@ def _cell(name: str, value: Any) -> str:
     return number(value) if isinstance(value, int) else html.escape("" if value is None else str(value))
 
 
-def _left_out(count: int, what: str, messages: int) -> str:
+def _left_out(count: int, messages: int) -> str:
     if count <= 0:
         return ""
     plural = "s" if count > 1 else ""
-    return f'<p class="rest">{count} more {what}{plural} with {number(messages)} messages not shown.</p>'
+    return f'<p class="rest">{count} more row{plural} with {number(messages)} messages not shown.</p>'
 
 
 @dataclass(frozen=True)
