@@ -21,7 +21,8 @@ from mqredis.cli.output import Output
 from mqredis.client import LockedMessage, Queue, QueueManager, connect
 from mqredis.errors import BrokerRefused, InvalidArgument, MqError, lacks_right
 from mqredis.keys import kept_by_broker
-from mqredis.operations import giveback, settle
+from mqredis.operations import giveback
+from mqredis.operations.settle import settle_locks
 from mqredis.settings import Settings
 
 Arguments = argparse.Namespace
@@ -134,9 +135,9 @@ def given_back(queue: Queue) -> Iterator[list[LockedMessage]]:
     try:
         yield held
     finally:
-        left = settle.ends(giveback.unattempted(), [lock for lock in held if not lock.settled], queue)
+        left = [lock for lock in held if not lock.settled]
         with suppress(MqError):  # their leases end
-            queue.manager.run(settle.settle(queue.handle, left))
+            queue.manager.run(settle_locks(queue, giveback.unattempted(), left))
 
 
 @contextmanager

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from mqredis.client import LockedMessage, Queue
-from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW, Settlement
+from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
 from mqredis.errors import InvalidHandle, LockLost, QueueNotAvailable
 from mqredis.models import Journal
-from mqredis.operations import giveback, settle
+from mqredis.operations import giveback
 from mqredis.operations.locked import mark_renewed
+from mqredis.operations.settle import settle_locks
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -86,7 +87,7 @@ class Locks:
     def _end(self, locks: Sequence[LockedMessage], action: str) -> None:
         for queue in {lock.queue for lock in locks}:
             try:
-                lost = self._settle(queue, settle.ends(action, locks, queue))
+                lost = self._settle(queue, action, locks)
             except QueueNotAvailable as error:
                 # They are gone with their queue, as with one that is deleted when its consumer ends: no warning.
                 log.debug("messages of %s: %s", queue.name, error)
@@ -120,7 +121,7 @@ class Locks:
     def _extend(self, queue: Queue, due: dict[str, LockedMessage]) -> None:
         """Renew the leases of these messages of one queue, by their tags. Those that were lost are forgotten."""
         until = time.monotonic() + self._lease
-        lost = self._settle(queue, settle.ends(RENEW, list(due.values()), queue))
+        lost = self._settle(queue, RENEW, due.values())
         with self._changed:
             for tag, lock in due.items():
                 if lock.key not in lost:
@@ -128,7 +129,7 @@ class Locks:
                 elif self._held.pop(tag, None) is not None:  # else it was settled meanwhile
                     log.warning("message %s was lost: its lease had lapsed", tag)
 
-    def _settle(self, queue: Queue, settlements: Sequence[Settlement]) -> set[str]:
-        """Settle locks of one queue. Returns the lookup ids of those that were lost."""
-        settled = queue.manager.run(settle.settle(queue.handle, settlements, self._lease))
+    def _settle(self, queue: Queue, action: str, locks: Iterable[LockedMessage]) -> set[str]:
+        """Settle the locks of one queue. Returns the lookup ids of those that were lost."""
+        settled = queue.manager.run(settle_locks(queue, action, locks, self._lease))
         return {lookup_id for lookup_id, _ in settled.lost}

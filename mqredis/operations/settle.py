@@ -16,7 +16,7 @@ each segment: ``handle.parts`` holds their lookup ids, by the fence and the id o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mqredis.commands import read, settlement
@@ -53,11 +53,6 @@ if TYPE_CHECKING:
     from mqredis.operations.locked import Locked
 
 
-def ends(action: str, locks: Sequence[Locked], queue: object) -> list[Settlement]:
-    """What ends those of these locks that are of this queue."""
-    return [(action, lock._grant.fence, lock._key) for lock in locks if lock._grant.queue is queue]
-
-
 @procedure
 def settle(
     handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
@@ -88,6 +83,14 @@ def settle_segments(
     settled = yield from QueueCall(handle.address, call)
     forget_all(handle, settlements, settled.lost)
     return settled
+
+
+def settle_locks(
+    queue: Any, action: str, locks: Iterable[Locked], lease: float | None = None
+) -> Operation[settlement.Settled]:
+    """Settle those of these locks that are of this queue, a Queue of either interface."""
+    each = [(action, lock._grant.fence, lock._key) for lock in locks if lock._grant.queue is queue]
+    return settle(queue.handle, each, lease)
 
 
 def give_back_all(handle: Handle, action: str = ABORT) -> Operation[settlement.Settled]:

@@ -16,15 +16,15 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from mqredis.client import LockedMessage, Queue
-from mqredis.commands import settlement
-from mqredis.commands.settlement import COMMIT, RENEW, Lost
+from mqredis.commands.settlement import COMMIT, RENEW, Lost, Settled
 from mqredis.errors import LockLost, MqError, QueueNotAvailable, SealBroken
 from mqredis.models import Message
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import giveback, several
 from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
 from mqredis.operations.locked import mark_renewed, mark_settled
-from mqredis.operations.settle import ends, lock_lost, settle
+from mqredis.operations.settle import lock_lost, settle, settle_locks
+from mqredis.steps import Operation
 from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outcomes import accept_lower_durability
 
@@ -131,7 +131,7 @@ class LockLoop(Loop):
         locks = queue.locked_messages(found.with_messages())
         if self.prefetch.most > 1 and at < regular:
             handle = partial(self._handle_one, queue)
-            self.prefetch.run(queue, locks, handle, self._handled.copy, self.flush, self._shutdown)
+            self.prefetch.run(queue, locks, handle, self._handled.copy, self.flush, self._must_stop)
         else:
             self._handle_locks(queue, locks)
 
@@ -143,7 +143,7 @@ class LockLoop(Loop):
                 pending = {*group.ids[group.settled :]}
                 self._handled.restore([lock for lock in done if lock.key in pending])
 
-    def _shutdown(self) -> bool:
+    def _must_stop(self) -> bool:
         return self.shared.shutdown.stopping.is_set() or self.paused
 
     def _handle_one(self, queue: Queue, lock: LockedMessage) -> bool:
@@ -189,7 +189,7 @@ class LockLoop(Loop):
         """Renew these locks of the queue. Raises LockLost if one of them is lost."""
         lease = self.shared.lease
         until = time.monotonic() + lease
-        operation = settle(queue.handle, ends(RENEW, locks, queue), lease)
+        operation = settle_locks(queue, RENEW, locks, lease)
         lost = accept_lower_durability(partial(self.manager.run, operation)).lost
         if lost:
             raise lock_lost(queue.handle.path, lost[0])
@@ -198,7 +198,7 @@ class LockLoop(Loop):
 
     def _end(self, queue: Queue, locks: list[LockedMessage], action: str) -> None:
         """Commit these locks of the queue, or give their messages back. Warns of each that is lost."""
-        self._settle(queue, ends(action, locks, queue))
+        self._settle(settle_locks(queue, action, locks))
         for lock in locks:
             mark_settled(lock)
 
@@ -208,10 +208,10 @@ class LockLoop(Loop):
         queue = next(queue for queue in queues if queue.handle.path == messages[0].queue)
         locks = queue.handle.locks
         keys = [format_id(message.lookup_id) for message in messages]
-        self._settle(queue, [(instruction, locks[key], key) for key in keys if key in locks])
+        each = [(instruction, locks[key], key) for key in keys if key in locks]
+        self._settle(settle(queue.handle, each))
 
-    def _settle(self, queue: Queue, settlements: Sequence[settlement.Settlement]) -> None:
-        operation = settle(queue.handle, settlements)
+    def _settle(self, operation: Operation[Settled]) -> None:
         self._all_lost(accept_lower_durability(partial(self.manager.run, operation)).lost)
 
     def _all_lost(self, lost: Iterable[Lost]) -> None:

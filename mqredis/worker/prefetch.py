@@ -17,8 +17,9 @@ from functools import partial
 from mqredis.client import LockedMessage, Queue
 from mqredis.commands.settlement import RENEW
 from mqredis.errors import MqError
-from mqredis.operations import giveback, settle
+from mqredis.operations import giveback
 from mqredis.operations.locked import mark_renewed
+from mqredis.operations.settle import settle_locks
 from mqredis.worker.held_messages import HeldMessages
 from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.outcomes import accept_lower_durability
@@ -52,9 +53,9 @@ class Prefetch:
         handle: Callable[[LockedMessage], bool],
         done: Callable[[], Sequence[LockedMessage]],
         commit: Callable[[], None],
-        shutdown: Callable[[], bool],
+        must_stop: Callable[[], bool],
     ) -> None:
-        """Handle the messages in their order. When ``ending()`` is true, give back those that were not begun.
+        """Handle the messages in their order. When ``must_stop()`` is true, give back those that were not begun.
 
         :param handle: handles one message and returns whether it succeeded.
         :param done: returns the handled messages whose commit has not been sent; ``commit`` sends it.
@@ -71,7 +72,7 @@ class Prefetch:
         self._renewer.add(held)
         well, now = True, begun
         try:
-            while (lock := self._next(shutdown)) is not None:
+            while (lock := self._next(must_stop)) is not None:
                 well = handle(lock) and well
                 now = time.monotonic()
                 # After the last message, the call that reads the next ones commits the handled ones.
@@ -85,9 +86,9 @@ class Prefetch:
         quick = well and now - begun < QUICK_RUN_SECONDS
         self.count = min(self.count * 2, self.most) if quick else max(self.count // 2, 1) if well else 1
 
-    def _next(self, shutdown: Callable[[], bool]) -> LockedMessage | None:
+    def _next(self, must_stop: Callable[[], bool]) -> LockedMessage | None:
         with self._lock:
-            while self._waiting and not shutdown():
+            while self._waiting and not must_stop():
                 lock = self._waiting.popleft()
                 if lock.expires_at > time.monotonic():
                     return lock
@@ -126,8 +127,6 @@ class Prefetch:
     def _settle(self, queue: Queue, action: str, locks: Sequence[LockedMessage]) -> set[str]:
         """Settle those of the messages that are of this queue with one call, and return the keys of the locks that were
         lost. Raises MqError."""
-        settlements = settle.ends(action, locks, queue)
-        ended = accept_lower_durability(
-            lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease))
-        )
+        operation = settle_locks(queue, action, locks, self._lease)
+        ended = accept_lower_durability(partial(queue.manager.run, operation))
         return {key for key, _ in ended.lost}

@@ -111,7 +111,7 @@ def test_settle_takes_any_number_of_locks_and_says_which_were_lost(queue, monkey
         return one_call(handle, settlements, lease)
 
     monkeypatch.setattr(settle, "settle_segments", counted)
-    settled = queue.manager.run(settle.settle(queue.handle, settle.ends(COMMIT, held, queue)))
+    settled = queue.manager.run(settle.settle_locks(queue, COMMIT, held))
     assert (sizes, [lookup_id for lookup_id, _ in settled.lost]) == ([256, 44], [held[0].key, held[299].key])
     assert queue.manager.queue_info("q").messages == 2
 

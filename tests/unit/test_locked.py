@@ -22,7 +22,7 @@ from mqredis.models import Access, Message, Share
 from mqredis.operations.context import Context
 from mqredis.operations.open_queue import Handle
 from mqredis.operations.receive import record_locks
-from mqredis.operations.settle import ends
+from mqredis.operations.settle import settle_locks
 from mqredis.settings import Settings
 
 CONTEXT = Context(ManagerKeys("m"), Settings(), incarnation="life")
@@ -37,7 +37,7 @@ class Queue:
     """The attributes of a queue object that a lock uses."""
 
     def __init__(self) -> None:
-        self._handle = Handle(
+        self.handle = self._handle = Handle(
             CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", 10_000
         )
 
@@ -122,5 +122,6 @@ def test_lock_does_not_keep_others_in_memory() -> None:
 def test_settlements_are_selected_by_queue() -> None:
     one, other = Queue(), Queue()
     mixed = [*locked(RAW[:2], one), *locked(RAW[2:], other)]
-    assert ends("a", mixed, one) == [("a", "7", raw[0].decode()) for raw in RAW[:2]]
-    assert ends("c", mixed, other) == [("c", "7", RAW[2][0].decode())]
+    for action, queue, raw in (("a", one, RAW[:2]), ("c", other, RAW[2:])):
+        call: Any = next(iter(settle_locks(queue, action, mixed)))
+        assert call.args[2:] == [action, "7", "".join(each[0].decode() for each in raw)]
