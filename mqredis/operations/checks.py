@@ -81,7 +81,8 @@ def has_surrogate(text: str) -> bool:
 def lookup_id(value: object) -> str:
     """A lookup id. Returns it in 16 hex digits, as it is stored."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(f"lookup_id must be an int, not {type(value).__name__}")
+        kind = type(value).__name__
+        raise InvalidArgument(f"lookup_id must be an int, such as the lookup_id of a message, not {kind}")
     if not 0 <= value < 1 << 64:
         raise InvalidArgument(f"lookup_id {value} is outside 0..2^64-1")
     return format_id(value)

@@ -401,5 +401,5 @@ def test_trail_of_unknown_messages_is_empty_and_of_unknown_queues_refused(qm: An
     assert trail(qm, "q", "nothing") == []
     with pytest.raises(QueueNotFound, match="no queue 'r'"):
         trail(qm, "r", 1)
-    with pytest.raises(InvalidArgument, match="lookup_id must be an int"):
+    with pytest.raises(InvalidArgument, match="lookup_id must be an int, such as the lookup_id of a message"):
         trail(qm, "q", 1.5)
