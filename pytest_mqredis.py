@@ -71,6 +71,10 @@ def mqredis_manager(mqredis_settings: mqredis.Settings) -> Iterator[mqredis.Queu
 
     with mqredis.connect(settings=mqredis_settings) as manager:
         yield manager
+        if not manager.driver.stopped:
+            _remove(manager)
+            return
+    with mqredis.connect(settings=mqredis_settings) as manager:  # the test has closed the other one
         _remove(manager)
 
 

@@ -86,6 +86,10 @@ SUITE = """
         with mqredis.connect(settings=mqredis_settings) as own:
             own.create_queue("orders")
 
+    def test_closes_the_manager(mqredis_manager):
+        mqredis_manager.create_queue("orders")
+        mqredis_manager.close()
+
     def test_drain_of_a_transactional_queue(mqredis_manager):
         mqredis_manager.create_queue("t", transactional=True)
         with mqredis_manager.open("t") as queue:
@@ -120,7 +124,7 @@ def run(pytester_project: pytest.Pytester, suite: str, *arguments: str) -> pytes
 def test_suite_passes_on_fakeredis(pytester_project, mode):
     mark = "@pytest.mark.asyncio" if mode == "strict" else ""
     result = run(pytester_project, SUITE.replace("{mark}", mark), f"--asyncio-mode={mode}")
-    result.assert_outcomes(passed=9)
+    result.assert_outcomes(passed=10)
 
 
 def test_suite_passes_on_a_server_and_leaves_no_keys(pytester_project, redis_server: RedisServer):
@@ -131,7 +135,7 @@ def test_suite_passes_on_a_server_and_leaves_no_keys(pytester_project, redis_ser
         "--mqredis-url",
         redis_server.url,
     )
-    result.assert_outcomes(passed=9)
+    result.assert_outcomes(passed=10)
     with redis_server.client() as client:
         assert client.keys("*") == []
 
