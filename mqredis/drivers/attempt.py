@@ -97,19 +97,14 @@ class Attempt:
     result: Reply = (0, [])
 
     def __init__(
-        self,
-        core: Core,
-        call: Call[Any],
-        run: Run | None,
-        now: float,
-        wait: DurabilityWait | None = None,
+        self, core: Core, call: Call[Any], run: Run | None, wait: DurabilityWait | None = None
     ) -> None:
         self.core = core
         self.call = call
         self.run = run
         # The wait for durability that follows the script on the same connection.
         self.wait = wait
-        self.deadline = now + core.settings.retry_seconds
+        self.deadline = monotonic() + core.settings.retry_seconds
         if run is not None and run.deadline is not None:
             self.deadline = min(self.deadline, run.deadline)
 
@@ -197,7 +192,7 @@ class Attempt:
         self._count_renewal()
         return Next.RENEW
 
-    def failed(self, error: BaseException, now: float) -> Next:
+    def failed(self, error: BaseException) -> Next:
         """Handle a failed try. Returns what to do next. Raises the error of the call if no further try is made.
 
         The first branch that applies decides: a refusal that another form of the script avoids comes before the
@@ -217,7 +212,7 @@ class Attempt:
         if fault is Fault.NOSCRIPT:
             self.loads += 1
             if self.loads > 1:
-                self._in_time(self.unloaded or error, now)
+                self._in_time(self.unloaded or error)
             return Next.LOAD
         if fault in (Fault.REFUSED, Fault.BUG) and _FCALL.search(str(error)) and self._no_function():
             return Next.AGAIN
@@ -225,7 +220,7 @@ class Attempt:
             self.loads = 0  # the other form of the script has to be loaded once, too
             return Next.AGAIN
         if fault is Fault.ASK:
-            self._in_time(error, now)
+            self._in_time(error)
             self.detour = node
             return Next.AGAIN
         if fault is Fault.LOST and self.sent:
@@ -233,7 +228,7 @@ class Attempt:
         if fault in _RETRIED:
             if not self.core.reached and not self.sent and fault is Fault.LOST:
                 raise self.unavailable(error)
-            self._in_time(error, now)
+            self._in_time(error)
             return Next.PAUSE
         self.core.reached = True
         text = redact(error).rstrip(".")
@@ -250,7 +245,7 @@ class Attempt:
         what = f"script {self.call.script} failed: {scripts.explain(self.call.script, text)}"
         raise InvariantBroken(f"{what}. `mqredis doctor` shows whether stored data are damaged")
 
-    def failed_load(self, error: BaseException, now: float) -> Next:
+    def failed_load(self, error: BaseException) -> Next:
         """Handle a script that could not be loaded: nothing ran in this try."""
         fault = fault_of(error)
         # A replica takes no functions, but scripts: those who only read need no primary.
@@ -271,13 +266,13 @@ class Attempt:
             )
         self.sent = False
         self.unloaded = error
-        return self.failed(error, now)
+        return self.failed(error)
 
     def _no_function(self) -> bool:
         return self.core.forms.no_function(self.call.script)
 
-    def _in_time(self, error: BaseException, now: float) -> None:
-        if now + self._pause() < self.deadline:
+    def _in_time(self, error: BaseException) -> None:
+        if monotonic() + self._pause() < self.deadline:
             return
         self.core.unreachable = self.lost
         raise self.unavailable(error)
@@ -358,19 +353,19 @@ def _raw(_status: int, payload: Payload) -> Payload:
     return payload
 
 
-def opening_call(core: Core, now: float, deadline: float) -> Attempt:
+def opening_call(core: Core, deadline: float) -> Attempt:
     """The call that opens a session, or renews the present one at a restarted server.
 
     A read-only client has no session; it calls ``manager_info`` instead.
     """
     script = "manager_info" if core.settings.read_only else "session_open"
     call: Call[Payload] = Call(script, core.keys.admin(), (), _raw, False)
-    attempt = Attempt(core, call, None, now)
+    attempt = Attempt(core, call, None)
     attempt.deadline = deadline
     return attempt
 
 
-def closing_call(core: Core, now: float) -> Attempt | None:
+def closing_call(core: Core) -> Attempt | None:
     """Forget the session. Returns the call that closes it at the server.
 
     None if there is no session, or if the server did not answer the last call: then the session expires by itself.
@@ -379,6 +374,6 @@ def closing_call(core: Core, now: float) -> Attempt | None:
     if session is None or core.unreachable or core.settings.read_only:
         return None
     call: Call[Payload] = Call("session_close", core.keys.admin(), (session.number,), _raw, False)
-    attempt = Attempt(core, call, None, now)
-    attempt.deadline = now + 1.0  # the session expires anyway, so one second is enough
+    attempt = Attempt(core, call, None)
+    attempt.deadline = monotonic() + 1.0  # the session expires anyway, so one second is enough
     return attempt

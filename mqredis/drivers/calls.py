@@ -141,7 +141,7 @@ class Calls(BaseDriver):
                 if type(step) is Command:
                     answer = self._command(step)
                 else:
-                    answer = self._attempts(Attempt(self.core, step, None, time.monotonic()))
+                    answer = self._attempts(Attempt(self.core, step, None))
         except StopIteration as stop:
             result: R = stop.value
             return result
@@ -163,7 +163,7 @@ class Calls(BaseDriver):
         self.core.closed = True
         try:
             self._waiters.close()
-            attempt = closing_call(self.core, time.monotonic())
+            attempt = closing_call(self.core)
             if attempt is not None:
                 with suppress(MqError):  # the session expires by itself
                     self._attempts(attempt, patient=False)
@@ -215,7 +215,7 @@ class Calls(BaseDriver):
         durability."""
         if run.listening:
             run.keys = call.keys
-        return self._attempts(Attempt(self.core, call, run, time.monotonic(), wait))
+        return self._attempts(Attempt(self.core, call, run, wait))
 
     def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
         """Make all tries of a call. ``patient`` False: one try, and a second one if the script had to be loaded."""
@@ -226,7 +226,7 @@ class Calls(BaseDriver):
                 connection: Connection | None = None
                 try:
                     if attempt.detour is not None:
-                        connection = self._detour(attempt.detour, attempt)
+                        connection = self._detour(attempt)
                     elif attempt.wait is None:
                         connection = backend.take() or backend.acquire(attempt.deadline)
                     else:  # the wait of one call must not hold up others on its connection
@@ -246,7 +246,7 @@ class Calls(BaseDriver):
                         self._put_away(connection, error, attempt.wait is not None)
                     if isinstance(error, MqError) or not isinstance(error, REDIS_ERRORS):
                         raise  # BrokerUnavailable is an OSError, too
-                    step = attempt.failed(error, time.monotonic())
+                    step = attempt.failed(error)
                 else:
                     if not backend.give(connection):
                         backend.discard(connection)
@@ -262,9 +262,9 @@ class Calls(BaseDriver):
             attempt.abandon()
             raise
 
-    def _detour(self, node: tuple[str, int], attempt: Attempt) -> Connection:
+    def _detour(self, attempt: Attempt) -> Connection:
         """A connection, for one request, to the node to which the slot is moving now."""
-        connection = self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
+        connection = self.backend.acquire(attempt.deadline, attempt.detour, attempt.wait is not None)
         try:
             connection.run_id = self.core.run_id
             # The user may not load scripts, so the deploy step has loaded it.
@@ -315,7 +315,7 @@ class Calls(BaseDriver):
         try:
             self.command(*self.core.forms.get(attempt.call.script).load)
         except REDIS_ERRORS as error:
-            self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
+            self._prepare(attempt, attempt.failed_load(error))
 
     # ---- session ---------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class Calls(BaseDriver):
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or renew the present one at a restarted server."""
-        attempt = opening_call(self.core, time.monotonic(), deadline)
+        attempt = opening_call(self.core, deadline)
         while True:
             _, reply = self._attempts(attempt)
             if self.settings.read_only:

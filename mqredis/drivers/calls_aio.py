@@ -143,7 +143,7 @@ class AsyncCalls(BaseDriver):
                 if type(step) is Command:
                     answer = await self._command(step)
                 else:
-                    answer = await self._attempts(Attempt(self.core, step, None, time.monotonic()))
+                    answer = await self._attempts(Attempt(self.core, step, None))
         except StopIteration as stop:
             result: R = stop.value
             return result
@@ -165,7 +165,7 @@ class AsyncCalls(BaseDriver):
         self.core.closed = True
         try:
             await self._waiters.close()
-            attempt = closing_call(self.core, time.monotonic())
+            attempt = closing_call(self.core)
             if attempt is not None:
                 with suppress(MqError):  # the session expires by itself
                     await self._attempts(attempt, patient=False)
@@ -219,7 +219,7 @@ class AsyncCalls(BaseDriver):
         durability."""
         if run.listening:
             run.keys = call.keys
-        return self._attempts(Attempt(self.core, call, run, time.monotonic(), wait))
+        return self._attempts(Attempt(self.core, call, run, wait))
 
     async def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
         """Make all tries of a call. ``patient`` False: one try, and a second one if the script had to be loaded."""
@@ -230,7 +230,7 @@ class AsyncCalls(BaseDriver):
                 connection: AsyncConnection | None = None
                 try:
                     if attempt.detour is not None:
-                        connection = await self._detour(attempt.detour, attempt)
+                        connection = await self._detour(attempt)
                     elif attempt.wait is None:
                         connection = backend.take() or await backend.acquire(attempt.deadline)
                     else:  # the wait of one call must not hold up others on its connection
@@ -252,7 +252,7 @@ class AsyncCalls(BaseDriver):
                         await self._put_away(connection, error, attempt.wait is not None)
                     if isinstance(error, MqError) or not isinstance(error, REDIS_ERRORS):
                         raise  # BrokerUnavailable is an OSError, too
-                    step = attempt.failed(error, time.monotonic())
+                    step = attempt.failed(error)
                 else:
                     if not backend.give(connection):
                         await backend.discard(connection)
@@ -268,9 +268,9 @@ class AsyncCalls(BaseDriver):
             attempt.abandon()
             raise
 
-    async def _detour(self, node: tuple[str, int], attempt: Attempt) -> AsyncConnection:
+    async def _detour(self, attempt: Attempt) -> AsyncConnection:
         """A connection, for one request, to the node to which the slot is moving now."""
-        connection = await self.backend.acquire(attempt.deadline, node, attempt.wait is not None)
+        connection = await self.backend.acquire(attempt.deadline, attempt.detour, attempt.wait is not None)
         try:
             connection.run_id = self.core.run_id
             # The user may not load scripts, so the deploy step has loaded it.
@@ -323,7 +323,7 @@ class AsyncCalls(BaseDriver):
         try:
             await self.command(*self.core.forms.get(attempt.call.script).load)
         except REDIS_ERRORS as error:
-            await self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
+            await self._prepare(attempt, attempt.failed_load(error))
 
     # ---- session ---------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class AsyncCalls(BaseDriver):
 
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or renew the present one at a restarted server."""
-        attempt = opening_call(self.core, time.monotonic(), deadline)
+        attempt = opening_call(self.core, deadline)
         while True:
             _, reply = await self._attempts(attempt)
             if self.settings.read_only:

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from redis.backoff import NoBackoff
@@ -196,12 +197,12 @@ class Search:
     that is cut off from the others names the old one for as long as that lasts.
     """
 
-    def __init__(self, plan: Plan, now: float) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.errors: list[str] = []
         self.found: tuple[str, int] | None = None
         self._epoch = -1
-        self._deadline = now + plan.settings.connect_timeout_seconds
+        self._deadline = monotonic() + plan.settings.connect_timeout_seconds
 
     def nodes(self) -> Iterator[tuple[str, int]]:
         """The nodes to ask, one after the other."""
@@ -209,9 +210,9 @@ class Search:
             if self.found is None or self.plan.supervised:
                 yield node
 
-    def deadline(self, now: float) -> float:
+    def deadline(self) -> float:
         """Deadline of the next node to connect and answer. Once a node has answered, the others get less time."""
-        return self._deadline if self.found is None else min(self._deadline, now + FURTHER_SECONDS)
+        return self._deadline if self.found is None else min(self._deadline, monotonic() + FURTHER_SECONDS)
 
     def take(self, asked: tuple[str, int], reply: Any, master: Any = None) -> None:
         """A node has answered. ``master``: a Sentinel's answer to ``epoch_query``, None if the user may not ask."""

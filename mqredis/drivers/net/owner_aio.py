@@ -9,7 +9,6 @@ The owner is the primary that Sentinel names, or the node of a cluster with the 
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -133,7 +132,7 @@ class AsyncOwner(ABC):
         that is out of date by then does no harm: a Sentinel is asked again before each connection, and a node of a
         cluster that does not own the manager says so, and the call looks again (``rediscover``).
         """
-        plan, search = self.plan, Search(self.plan, time.monotonic())
+        plan, search = self.plan, Search(self.plan)
         for node in search.nodes():
             try:
                 await self._ask(node, search)

@@ -243,7 +243,7 @@ class Backend(Owner):
         return conn
 
     def _ask(self, node: tuple[str, int], search: Search) -> None:
-        plan, deadline = self.plan, search.deadline(monotonic())
+        plan, deadline = self.plan, search.deadline()
         connector = plan.asking(node)
         if search.found is not None:
             connector = connector.having(socket_timeout=max(deadline - monotonic(), 0.001))

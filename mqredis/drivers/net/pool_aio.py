@@ -345,7 +345,7 @@ class AsyncBackend(AsyncOwner):
         return conn
 
     async def _ask(self, node: tuple[str, int], search: Search) -> None:
-        plan, deadline = self.plan, search.deadline(time.monotonic())
+        plan, deadline = self.plan, search.deadline()
         patience = plan.settings.reply_timeout_seconds
         if search.found is not None:
             patience = max(deadline - time.monotonic(), 0.001)
