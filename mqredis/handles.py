@@ -29,7 +29,8 @@ class Handles:
     """Handles by the names of their queues, which all threads share."""
 
     def __init__(self, manager: QueueManager, access: Access = Access.ALL) -> None:
-        self._manager = manager
+        self.manager = manager
+        """The queue manager of the handles."""
         self._access = access
         # The one that was used least recently first. The lock guards it, and is not held during calls of the broker.
         self._handles: dict[str, Queue] = {}
@@ -43,7 +44,7 @@ class Handles:
             if handle is not None:
                 self._handles[name] = handle
                 return handle
-        opened = self._manager.open(name, self._access)
+        opened = self.manager.open(name, self._access)
         dropped = None
         with self._lock:
             handle = self._handles.setdefault(name, opened)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mqredis.client import QueueManager, Transaction
+from mqredis.client import Transaction
 from mqredis.errors import InvalidArgument, TransactionSequence
 from mqredis.handles import Handles
 from mqredis.models import Message
@@ -45,7 +45,6 @@ class Attempts:
         lease: float,
         failed: FailedAttempts,
         *,
-        manager: QueueManager,
         targets: Handles,
         renewer: LeaseRenewer,
         event_loop: EventLoop,
@@ -53,14 +52,13 @@ class Attempts:
         self.consumer = consumer
         self._lease = lease
         self._failed = failed
-        self._manager = manager
         self._targets = targets
         self._renewer = renewer
         self._event_loop = event_loop
 
     def unit(self, messages: Sequence[Message], transaction: Transaction | None) -> Unit:
         """The unit of work for a run of the handler; None: the messages are locked, not received in a transaction."""
-        return Unit(self._manager, self._targets, messages, transaction)
+        return Unit(self._targets, messages, transaction)
 
     def accept(
         self, messages: Sequence[Message]

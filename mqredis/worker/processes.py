@@ -101,7 +101,7 @@ class Supervisor:
                 if self._reload and (now := self._times()) != seen:
                     log.warning("the code has changed: the worker starts anew")
                     seen = now
-                    self._signal(signal.SIGTERM)
+                    self._terminate()
                     self._collect()
                     self._told.clear()
                     self._children = [None] * len(self._children)
@@ -145,21 +145,21 @@ class Supervisor:
 
     def _signalled(self, *_: object) -> None:
         self._stops += 1
-        self._signal(signal.SIGTERM)
+        self._terminate()
         self._wake.put(None)
 
-    def _signal(self, number: int) -> None:
+    def _terminate(self) -> None:
         for child in self._children:
             if child is not None and child.poll() is None:
                 self._told.add(child.pid)
-                child.send_signal(number)
+                child.terminate()
 
     def _collect(self) -> None:
         """Wait until all have ended; each keeps its own deadline for running handlers."""
         for child in self._children:
             if child is not None:
                 if child.pid not in self._told and child.poll() is None:
-                    child.send_signal(signal.SIGTERM)  # it was started after the others got their signal
+                    child.terminate()  # it was started after the others got their signal
                 child.wait()
 
     def _times(self) -> dict[str, int]:

@@ -74,7 +74,6 @@ class Running:
         self._threads = Threads(
             self._loops,
             shutdown_seconds=shutdown_seconds,
-            retry_seconds=self._settings.retry_seconds,
             reads=self._reads,
             shutdown=shutdown,
             renewer=self._renewer,
@@ -121,7 +120,6 @@ class Running:
             consumer,
             lease,
             failed,
-            manager=self._manager,
             targets=self._targets,
             renewer=self._renewer,
             event_loop=self._event_loop,

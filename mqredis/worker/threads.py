@@ -35,18 +35,13 @@ _CANCELLED_SECONDS = 2.0
 
 
 class Threads:
-    """One thread for each loop.
-
-    ``shutdown_seconds``: how long handlers may go on after the end was ordered. ``retry_seconds``: how long the driver
-    repeats a call, for the log.
-    """
+    """One thread for each loop. ``shutdown_seconds``: how long handlers may go on after the end was ordered."""
 
     def __init__(
         self,
         loops: Sequence[Loop],
         *,
         shutdown_seconds: float,
-        retry_seconds: float,
         reads: WaitingReads,
         shutdown: Shutdown,
         renewer: LeaseRenewer,
@@ -59,7 +54,6 @@ class Threads:
         self._rates: dict[Consumer, Rate] = {}
         # These do not change; the parts have their own locks.
         self._shutdown_seconds = shutdown_seconds
-        self._retry_seconds = retry_seconds
         self._reads = reads
         self._shutdown = shutdown
         self._renewer = renewer
@@ -184,7 +178,7 @@ class Threads:
                     loop.consumer.name,
                     error,
                     pause,
-                    self._retry_seconds,
+                    loop.manager.context.settings.retry_seconds,
                 )
                 if stopping.wait(pause):
                     break

@@ -18,7 +18,7 @@ from typing import Any, Unpack
 
 from pydantic import BaseModel
 
-from mqredis.client import Queue, QueueManager, Transaction
+from mqredis.client import Queue, Transaction
 from mqredis.errors import TransactionUsage
 from mqredis.handles import Handles
 from mqredis.models import Message, Outgoing
@@ -35,13 +35,9 @@ class Unit:
     """
 
     def __init__(
-        self,
-        manager: QueueManager,
-        targets: Handles,
-        messages: Sequence[Message],
-        transaction: Transaction | None,
+        self, targets: Handles, messages: Sequence[Message], transaction: Transaction | None
     ) -> None:
-        self.manager = manager
+        self.manager = targets.manager
         """The queue manager of the worker."""
         self.messages = list(messages)
         """The messages that are being handled."""

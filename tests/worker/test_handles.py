@@ -55,7 +55,7 @@ def test_only_some_handles_are_kept_and_one_that_was_closed_is_opened_again(
         return len(qm.context.open_handles())
 
     targets = module.Handles(qm)
-    unit = Unit(qm, targets, [], None)
+    unit = Unit(targets, [], None)
     for name in names:
         unit.send(name, name)
     assert open_handles() == 2

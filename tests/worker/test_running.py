@@ -381,7 +381,6 @@ def test_cancelled_handlers_have_one_deadline_for_all_of_them(qm, monkeypatch, a
     threads = Threads(
         loops,
         shutdown_seconds=10,
-        retry_seconds=10,
         reads=WaitingReads(qm),
         shutdown=Shutdown(),
         renewer=renewer,
