@@ -121,6 +121,7 @@ class Consumer:
         # What a decorator has made of a function has its name and its annotations.
         if not hasattr(handler, "__qualname__") or not callable(handler):
             raise InvalidArgument(f"a handler must be a function or a method, not {handler!r:.40}")
+        name = f"{handler.__module__}.{handler.__qualname__}"
         parameters = inspect.signature(handler).parameters.values()
         positional = [
             parameter
@@ -130,10 +131,10 @@ class Consumer:
         more = [*positional[2:], *(each for each in parameters if each.kind is each.KEYWORD_ONLY)]
         required = [parameter for parameter in more if parameter.default is parameter.empty]
         if not positional or required:
-            raise InvalidArgument(f"{handler!r} must take (message) or (message, tx)")
+            raise InvalidArgument(f"the handler {name} must take (message) or (message, tx)")
         if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
             raise InvalidArgument(
-                f"{handler!r} has a `yield`, so a call of it would run nothing: write it without one"
+                f"the handler {name} has a `yield`, so a call of it would run nothing: write it without one"
             )
         self.takes_tx = len(positional) > 1
         self.is_async = inspect.iscoroutinefunction(handler)
@@ -141,12 +142,14 @@ class Consumer:
             self.payload = payload_of(handler, positional[0].name)
         except Exception as error:  # an annotation may be anything
             raise InvalidArgument(
-                f"the annotation of the first argument of the handler {handler!r} cannot be used: {error}"
+                f"the annotation of the first argument of the handler {name} cannot be used; it may be "
+                "mqredis.Message, str, bytes, or what pydantic validates, such as a BaseModel or a dataclass: "
+                f"{str(error).partition(chr(10))[0]}"
             ) from error
         if self.batch > 1 and not self.payload.many:
             raise InvalidArgument("a batch handler takes a list: annotate its first argument as list[...]")
         self.batch = self.batch or (64 if self.payload.many else 1)
-        self.name = self.name or f"{handler.__module__}.{handler.__qualname__}"
+        self.name = self.name or name
 
     def count(self, *, handled: int = 0, failed: int = 0, rejected: int = 0, isolated: int = 0) -> None:
         """Add to the counters. Several threads may do so at the same time."""

@@ -126,6 +126,16 @@ def test_handler_whose_signature_says_nothing_is_refused(worker: Worker, handler
     assert not worker.consumers
 
 
+@pytest.mark.parametrize("handler", [unknown_type, no_schema], ids=["unknown", "no schema"])
+def test_error_of_an_annotation_names_the_handler_and_what_may_be_annotated(worker: Worker, handler):
+    with pytest.raises(mqredis.InvalidArgument) as caught:
+        worker.consumer("q")(handler)
+    text = str(caught.value)
+    assert f"of the handler tests.worker.test_register.{handler.__name__} cannot be used" in text
+    assert "it may be mqredis.Message, str, bytes, or what pydantic validates" in text
+    assert "\n" not in text
+
+
 @pytest.mark.parametrize("when, options", [("nonsense", {}), ("* * * * *", {"concurrency": 0})])
 def test_cron_that_is_refused_registers_nothing(worker: Worker, when, options):
     with pytest.raises(mqredis.InvalidArgument):
