@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from mqredis.client import LockedMessage, Queue
@@ -178,6 +179,10 @@ class LockLoop(Loop):
             error = self._run(unit, arguments, partial(self._renew, queue, rest), unit.flush, give_back_rest)
         except MqError:
             give_back_rest(giveback.unattempted())
+            raise
+        except BaseException as failure:  # such as SystemExit, which ends the worker
+            with suppress(MqError):
+                give_back_rest(self.shared.failed.return_instruction(failure, good))
             raise
         if error is not None:
             self.shared.failed.give_back(queue.name, error, good, give_back_rest)
