@@ -20,8 +20,7 @@ from tests.reliability.mutants import FILES, copy_of_lua, mutants, take_lua_from
 from tests.support import server as server_module
 from tests.support.server import RedisServer
 
-# The module of Lua that probes call. Each call of a script notes a mutant once; what was noted while a library was
-# loaded, is noted by each of its calls.
+# The module of Lua that probes call. Each call of a script notes a mutant once.
 MODULE = """local probe = {
   noted = {},
 }
@@ -32,9 +31,7 @@ function probe.note(number)
 end
 
 function probe.begin()
-  probe.loaded = probe.loaded or probe.noted
   probe.noted = {}
-  for number in pairs(probe.loaded) do probe.note(number) end
 end
 
 function probe.condition(number, changed, value)
@@ -65,7 +62,6 @@ _FUNCTION = re.compile(r"^(function [\w.]*\([^()]*\) return )(.+)( end)$")
 _VALUES = re.compile(r"^((?:.* (?:then|do|else) |\s*)(?:return|(?:local )?[\w.\[\]]+ =) )(.+?)((?: end)?)$")
 # What makes a line the first one of a block, and the rest of the line.
 _OPENS = re.compile(r"^(\s*(?:if|elseif|while) .+? (?:then|do) |(?:local )?function [\w.]*\([^()]*\) )(.+)$")
-_TABLE = re.compile(r"^local \w+ = \{")
 _BLANK = re.compile(r"^\s*(--|$)")
 # An expression does not end like this, and a statement does not begin like that.
 _UNFINISHED = re.compile(r"(?:[,({\[=+*/<>~]|\.\.|\band|\bor|\bnot| -)\s*$")
@@ -95,11 +91,12 @@ def _can_be_evaluated_twice(code: str) -> bool:
     return depth == 0 and all(_BUILT_IN.fullmatch(name) for name in _CALLED.findall(plain))
 
 
-def _compare(line: str, following: str, changes: list[_Change]) -> tuple[str, list[_Change]]:
-    """The line, its expression with a probe for each change of it; and the other changes."""
+def _compare(line: str, following: str, changes: list[_Change], in_call: bool) -> tuple[str, list[_Change]]:
+    """The line, its expression with a probe for each change of it; and the other changes. ``in_call``: the line runs
+    in calls, not when its module is loaded, where there is no ``pcall``."""
     left = list(changes)
     kinds = [(_CONDITION, "condition"), (_FUNCTION, "values")]
-    if not _OPERATOR.match(following) and not _TABLE.match(line):
+    if in_call and not _OPERATOR.match(following):
         kinds.append((_VALUES, "values"))
     for pattern, kind in kinds:
         match = pattern.match(line)
@@ -161,7 +158,8 @@ class ProbedLua:
         notes: dict[tuple[int, bool], str] = defaultdict(str)
         for at, here in changes.items():
             following = next((line for line in source[at + 1 :] if not _BLANK.match(line)), "")
-            lines[at], left = _compare(_code(source[at]), following, here)
+            in_call = is_script or source[at].startswith(" ")
+            lines[at], left = _compare(_code(source[at]), following, here, in_call)
             opens = _OPENS.match(source[at])
             for number, after in left:
                 if opens and after.startswith(opens[1]):
