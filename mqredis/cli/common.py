@@ -18,11 +18,12 @@ from typing import Any, NoReturn, TextIO
 from mqredis import embedded
 from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
-from mqredis.client import LockedMessage, Queue, QueueManager, connect
+from mqredis.client import Queue, QueueManager, connect
 from mqredis.errors import BrokerRefused, InvalidArgument, MqError, lacks_right
 from mqredis.keys import kept_by_broker
+from mqredis.models import Access
 from mqredis.operations import giveback
-from mqredis.operations.settle import settle_locks
+from mqredis.operations.settle import give_back_all
 from mqredis.settings import Settings
 
 Arguments = argparse.Namespace
@@ -125,19 +126,18 @@ def with_pauses(qm: QueueManager, rows: Iterable[Mapping[str, Any]]) -> list[dic
 
 
 @contextmanager
-def given_back(queue: Queue) -> Iterator[list[LockedMessage]]:
-    """A list for the locks that the block holds: those that are not settled at its end are given back.
+def receiving(qm: QueueManager, name: str) -> Iterator[Queue]:
+    """A queue that is open for reads. Locks that the block has not settled are given back.
 
     That the output could not be written, or Ctrl-C, is no failed attempt of a message: after some of these a retry
     policy deletes it.
     """
-    held: list[LockedMessage] = []
-    try:
-        yield held
-    finally:
-        left = [lock for lock in held if not lock.settled]
-        with suppress(MqError):  # their leases end
-            queue.manager.run(settle_locks(queue, giveback.unattempted(), left))
+    with qm.open(name, Access.RECEIVE) as queue:
+        try:
+            yield queue
+        finally:
+            with suppress(MqError):  # the leases end
+                qm.run(give_back_all(queue.handle, giveback.unattempted()))
 
 
 @contextmanager

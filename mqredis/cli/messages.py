@@ -22,9 +22,9 @@ from mqredis.cli.common import (
     Arguments,
     Subparsers,
     command,
-    given_back,
     given_settings,
     open_manager,
+    receiving,
     standard_input,
     standard_output,
 )
@@ -246,11 +246,7 @@ def _receive(arguments: Arguments, output: Output) -> None:
     if arguments.lookup_id is not None and arguments.count != 1:
         raise InvalidArgument("--lookup-id names one message: leave out --count")
     standard_output()  # refuses a closed one, before any message is removed
-    with (
-        open_manager(arguments) as qm,
-        qm.open(arguments.queue, Access.RECEIVE) as queue,
-        given_back(queue) as held,
-    ):
+    with open_manager(arguments) as qm, receiving(qm, arguments.queue) as queue:
         while not arguments.count or done < arguments.count:
             try:
                 if arguments.lookup_id is not None:
@@ -261,7 +257,6 @@ def _receive(arguments: Arguments, output: Output) -> None:
                 if done:
                     break
                 raise
-            held[:] = [locked]
             show(locked.message, arguments, output)
             locked.commit()
             done += 1

@@ -26,8 +26,8 @@ from mqredis.cli.common import (
     Subparsers,
     command,
     existing,
-    given_back,
     open_manager,
+    receiving,
     standard_input,
     standard_output,
 )
@@ -153,12 +153,13 @@ def _drained(
 
     Raises LockLost if messages that were written went back to the queue: their lines would be written again.
     """
-    with qm.open(arguments.queue, Access.RECEIVE) as queue, given_back(queue) as held:
+    written: list[LockedMessage] = []
+    with receiving(qm, arguments.queue) as queue:
         while True:
-            written, locks = held.copy(), list[LockedMessage]()
-            with suppress(IoTimeout):  # what was written is settled by the last look, too
+            try:
                 locks = queue.lock_many(read.BATCH, 0, lease=LEASE, settle=written, **how)
-            held[:] = locks
+            except IoTimeout:
+                locks = []  # what was written was settled by this last look
             kept = sum(not lock.settled for lock in written)
             if kept:
                 raise LockLost(
@@ -174,6 +175,7 @@ def _drained(
             for lock in locks:
                 yield to_json(lock.message)
             _keep(file)
+            written = locks
 
 
 def _keep(file: IO[str]) -> None:
