@@ -90,7 +90,7 @@ def from_json(row: Any) -> Outgoing | None:
     generated = lookup_id_of(values.get("message_id"))
     if generated is not None and row.get("lookup_id") == hex_id(int(generated, 16)):
         del values["message_id"]
-    if not values.keys() & {"group_id"}:
+    if "group_id" not in values:
         values = {name: value for name, value in values.items() if name not in _FLAGS}
     if row.get("expires_at") is not None:
         left = _left(row, "expires_at")

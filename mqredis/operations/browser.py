@@ -57,7 +57,7 @@ class Browsing:
     selector: Selection = None
     grouping: Grouping = Grouping.NONE
     interval: str | None = None
-    """How long co-operative marks count, as of ``Filter.interval``."""
+    """How long co-operative marks count, as of ``Filter.interval``; None: the browser is not co-operative."""
     place: str = ""
     """The lookup id behind which ``next`` searches; "" before the first message."""
     under: tuple[str, ...] = ()
@@ -111,14 +111,10 @@ def start(
     if not isinstance(co_op, bool):
         raise InvalidArgument(f"co_op must be True or False, not {co_op!r:.40}", mqrc=2046)
     yield from still_there(handle)
-    interval = _interval_of(handle.context.settings.mark_interval_seconds) if co_op else None
+    seconds = handle.context.settings.mark_interval_seconds
+    interval = None if not co_op else "-" if seconds < 0 else str(round(seconds * 1000))
     name = f"{session()}-{next(handle.context.browser_numbers)}"
     return Browsing(handle, name, match, matching.selection(selector), found.grouping, interval)
-
-
-def _interval_of(seconds: float) -> str:
-    """The interval of co-operative marks as a filter has it; a negative one is for ever."""
-    return "-" if seconds < 0 else str(round(seconds * 1000))
 
 
 def _filter(browsing: Browsing, call: Browse) -> Filter:

@@ -89,7 +89,9 @@ def lock(
     ids = tuple(locks.keys)
     matching.advance(handle.group_position, wanted, None, locks.messages, (ids[0], found.fence))
     if len(ids) > 1:
-        handle.parts[found.fence, ids[0]] = ids  # what settles the first one settles all (settle.whole)
+        handle.parts[found.fence, ids[0]] = (
+            ids  # what settles the first one settles all (settle.with_segments)
+        )
     if Grouping.COMPLETE_MESSAGE in wanted.grouping:
         locks.made = [matching.joined(locks.messages)]
     return locks
@@ -123,11 +125,6 @@ def _assembled(messages: Sequence[Message]) -> list[Message]:
 
 
 # ---- sending ---------------------------------------------------------------------------------------------
-
-
-def _check_size(size: object) -> int | None:
-    """The largest segment, in bytes."""
-    return None if size is None else checks.count(size, "segment_bytes", 1 << 53)
 
 
 def _named(group_id: Identifier | None) -> Identifier:
@@ -175,7 +172,8 @@ def send_group(
     unit: UnitOfWork | None,
 ) -> Steps[list[Sent]]:
     """Send a whole group: numbered from 1, the last one flagged."""
-    physical = members(checks.several(items, "items"), group_id, _check_size(segment_bytes))
+    size = None if segment_bytes is None else checks.count(segment_bytes, "segment_bytes", 1 << 53)
+    physical = members(checks.several(items, "items"), group_id, size)
     if unit is None and len({message.recoverable for message in physical}) > 1:
         raise _mixed_persistence()
     return (yield from send.send_many(handle, physical, unit))

@@ -92,8 +92,7 @@ def until_found(
     ``kind``: TAKES, TAKES_AT_CURSOR or PEEKS. ``found``: the result of a first fetch that was made.
     """
     if found is not None or polls_first(reader.handle, timeout, tag):
-        if found is None or (found.place and not found.messages):
-            found = yield from _poll(reader, found)
+        found = yield from _poll(reader, found)
         if found.messages:
             return found
         if timeout is not None and timeout <= 0:
@@ -119,7 +118,7 @@ def until_any(
     timeout = checks.timeout(timeout)
     if polls_first(readers[0].handle, timeout, None):
         for n, reader in enumerate(readers):
-            found = yield from _poll(reader, None)
+            found = yield from _poll(reader)
             if found.messages:
                 return n, found
         if timeout is not None and timeout <= 0:
@@ -127,11 +126,11 @@ def until_any(
     return (yield from _wait(readers, waiting.TAKES, timeout, None, scopes, stop))
 
 
-def _poll(reader: Reader, found: Found | None) -> Steps[Found]:
+def _poll(reader: Reader, found: Found | None = None) -> Steps[Found]:
     """A whole fetch that registers no waiter. ``found``: the result of its first call, if that was made."""
     if found is None:
         found = yield from ReadCall(reader.handle, reader.fetch(None, ""), reader.locks)
-    return (yield from _onward(reader, None, found))
+    return (yield from _continued(reader, None, found))
 
 
 def _wait(
@@ -229,7 +228,7 @@ class _Waiting:
         reader, waiter = self.readers[n], self.waiters[n]
         try:
             call = self.ready or reader.fetch(waiter, "")  # raises if the transaction of the read has ended
-            return (yield from _fetch(reader, waiter, call, self.handed))
+            return (yield from _registering_fetch(reader, waiter, call, self.handed))
         except MqError as error:
             if not isinstance(error, UNREACHABLE):  # else each removal would wait for the server again
                 yield from self.leave(but=n if isinstance(error, _REMOVED) else -1)
@@ -287,7 +286,9 @@ def _handover_lease(readers: Sequence[Reader]) -> str:
     return readers[0].lease if len(readers) == 1 and not readers[0].match else ""
 
 
-def _fetch(reader: Reader, waiter: Waiter, call: Call[Found], handed: Reply | None) -> Steps[Found]:
+def _registering_fetch(
+    reader: Reader, waiter: Waiter, call: Call[Found], handed: Reply | None
+) -> Steps[Found]:
     """A whole fetch that registers a waiter. ``handed``: the reply of its first call, if a lock was handed over."""
     read_call = ReadCall(reader.handle, call, reader.locks)
     if handed is None:
@@ -295,10 +296,10 @@ def _fetch(reader: Reader, waiter: Waiter, call: Call[Found], handed: Reply | No
     else:
         accepted = read_call.accept(handed)
         found = (yield from read_call.resume(handed)) if accepted is MORE else accepted
-    return (yield from _onward(reader, waiter, found))
+    return (yield from _continued(reader, waiter, found))
 
 
-def _onward(reader: Reader, waiter: Waiter | None, found: Found) -> Steps[Found]:
+def _continued(reader: Reader, waiter: Waiter | None, found: Found) -> Steps[Found]:
     """Continue a fetch after its first call has found nothing."""
     while found.place and not found.messages:
         if waiter is not None and not waiter.looks_for_the_last_time:

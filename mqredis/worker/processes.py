@@ -78,7 +78,7 @@ class Supervisor:
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
         # Process ids that got SIGTERM.
-        self._told: set[int] = set()
+        self._terminated: set[int] = set()
         self._children: list[subprocess.Popen[bytes] | None] = [None] * processes
         # When a process that died is started again, on the monotonic clock; 0: at once.
         self._due = [0.0] * processes
@@ -103,7 +103,7 @@ class Supervisor:
                     seen = now
                     self._terminate()
                     self._collect()
-                    self._told.clear()
+                    self._terminated.clear()
                     self._children = [None] * len(self._children)
                     self._due = [0.0] * len(self._children)
         finally:
@@ -151,14 +151,14 @@ class Supervisor:
     def _terminate(self) -> None:
         for child in self._children:
             if child is not None and child.poll() is None:
-                self._told.add(child.pid)
+                self._terminated.add(child.pid)
                 child.terminate()
 
     def _collect(self) -> None:
         """Wait until all have ended; each keeps its own deadline for running handlers."""
         for child in self._children:
             if child is not None:
-                if child.pid not in self._told and child.poll() is None:
+                if child.pid not in self._terminated and child.poll() is None:
                     child.terminate()  # it was started after the others got their signal
                 child.wait()
 

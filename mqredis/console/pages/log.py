@@ -82,15 +82,11 @@ async def latest(manager: QueueManager, most: int, before: str | None = None) ->
 
 
 def _entry(message: Message) -> Entry:
-    told = message.properties
+    about = message.properties
     details: dict[str, Any] = json.loads(message.body)
-    name, queue, finished = (
-        str(told.get("operator", "")),
-        str(told.get("queue", "")),
-        bool(told.get("finished")),
-    )
-    changed = int(str(told.get("changed", 0)))
-    if "call" in told:
+    name, queue = str(about.get("operator", "")), str(about.get("queue", ""))
+    changed, finished = int(str(about.get("changed", 0))), bool(about.get("finished"))
+    if "call" in about:
         text = of_other_calls(name, message.label, queue, details)
     else:
         text = sentence(name, message.label, queue, changed, finished, details)
