@@ -104,8 +104,8 @@ class Threads:
     def _end(self, threads: list[threading.Thread]) -> None:
         """Let the threads finish. At the deadline cancel their handlers, and give back the messages of those that go
         on."""
-        wait = self._shutdown_seconds
-        deadline = time.monotonic() + wait
+        wait, begun = self._shutdown_seconds, time.monotonic()
+        deadline = begun + wait
         for loop in self._loops:
             if time.monotonic() < deadline:  # each call may wait for a server that does not answer
                 loop.prefetch.give_back()
@@ -113,6 +113,11 @@ class Threads:
             while thread.is_alive() and time.monotonic() < deadline and not self._shutdown.killed.is_set():
                 self._reads.cancel()  # repeatedly, since a thread may be about to wait
                 thread.join(0.05)
+        # Also if handlers get no time: what a read has locked cannot be given back before its reply has come.
+        for loop, thread in zip(self._loops, threads, strict=True):
+            while loop.reading and thread.is_alive() and time.monotonic() < begun + _CANCELLED_SECONDS:
+                self._reads.cancel()
+                thread.join(0.01)
         if any(thread.is_alive() for thread in threads):
             ended = self._renewer.cancel_all(RuntimeError("the worker is told to end"))
             log.warning("%d handler(s) did not end in time and were cancelled", ended)

@@ -18,10 +18,11 @@ from mqredis.worker.lock_loop import HandledLocks, LockLoop
 from mqredis.worker.outcomes import GivenUp
 from mqredis.worker.run import Running
 from mqredis.worker.shutdown import Shutdown
-from mqredis.worker.waiting_reads import Pauses
-from tests.support.faults import CutReply
+from mqredis.worker.waiting_reads import Pauses, WaitingReads
+from tests.support.faults import CutReply, Hold, is_script
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+from tests.support.until import until
 from tests.worker.kit import bodies, burst, create, ignore
 
 WAIT = 30
@@ -394,6 +395,42 @@ def test_batch_is_not_committed_after_a_send_of_unknown_outcome(
         assert calls == [[1, 2], [1, 2]]
         assert (bodies(qm, "in"), bodies(qm, "out")) == ([], [])
         assert qm.statistics("in").poison_messages == int(invalid)
+
+
+def test_end_without_time_for_handlers_waits_for_a_read_that_is_under_way(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, transactional: bool
+) -> None:
+    settings = mqredis.Settings(allow_volatile=True, lease_seconds=1000)
+    cancel = WaitingReads.cancel
+    with (
+        Proxy(redis_server.socket_path) as proxy,
+        mqredis.connect(redis_server.url, manager="w", settings=settings) as qm,
+    ):
+        create(qm, "in", transactional)
+        worker = Worker(
+            proxy.url(), manager="w", settings=settings, shutdown_seconds=0, heartbeat_seconds=None
+        )
+        worker.consumer("in")(ignore)
+        thread = threading.Thread(target=lambda: worker.run(signals=False))
+        thread.start()
+        until(lambda: qm.queue_info("in").waiters)
+        held = proxy.add(Hold(reply=True), where=is_script)
+        with qm.open("in") as queue, qm.transaction() as tx:
+            queue.send(b"1", transaction=tx if transactional else None)
+        assert held.wait(WAIT)
+
+        def cancel_and_reply(reads: WaitingReads) -> None:
+            cancel(reads)
+            held.release()
+
+        monkeypatch.setattr(WaitingReads, "cancel", cancel_and_reply)
+        worker.stop()
+        thread.join(WAIT)
+        held.release()
+        info = qm.queue_info("in")
+        assert info.locked == 0
+        with qm.open("in") as queue:
+            assert [message.attempts for message in queue.browse()] in ([0], [])
 
 
 def test_send_refused_by_the_broker_is_a_failure_of_the_handler(qm, worker, transactional):
