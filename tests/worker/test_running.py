@@ -374,7 +374,7 @@ def test_cancelled_handlers_have_one_deadline_for_all_of_them(qm, monkeypatch, a
     given_back: list[object] = []
     loops: list[Any] = []
     for _ in range(50):
-        loop = SimpleNamespace(prefetch=SimpleNamespace(give_back=lambda: wait(answer)))
+        loop = SimpleNamespace(prefetch=SimpleNamespace(give_back=lambda: wait(answer)), reading=True)
         loop.give_back = lambda loop=loop: given_back.append(loop)
         loops.append(loop)
     renewer = LeaseRenewer()
