@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import mqredis
 import mqredis.asyncio
-from tests.support.facade import Broker, make_broker
+from mqredis.drivers.waiting.registry import WaiterRegistry
+from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
+from tests.support.facade import PATIENCE, Broker, make_broker
 from tests.support.server import RedisServer
 
 # No lease ends within a test.
@@ -203,6 +206,51 @@ def test_cancelled_close_ends_the_tasks_and_connections(
         assert lock.message.text == "1"
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert not qm.driver.backend._count
+
+    asyncio.run(main())
+
+
+# A read that waits for its subscription longer than this test may take.
+UNCONFIRMED = mqredis.Settings(reply_timeout_seconds=100)
+CLOSED = (mqredis.InvalidHandle, mqredis.OperationCancelled)
+
+
+@pytest.mark.parametrize("wake", ["auto", "publish"])
+def test_close_ends_a_read_whose_subscription_is_not_confirmed_yet(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, wake: Literal["auto", "publish"]
+) -> None:
+    subscribing = threading.Event()
+    monkeypatch.setattr(WaiterRegistry, "_subscribe", lambda *_: subscribing.set())
+    settings = UNCONFIRMED.model_copy(update={"wake": wake})
+    with ThreadPoolExecutor(1) as pool:
+        with mqredis.connect(redis_server.url, manager=f"early-{wake}", settings=settings) as qm:
+            qm.create_queue("q")
+            read = pool.submit(qm.open("q").receive, 100)
+            assert subscribing.wait(PATIENCE)
+        assert isinstance(read.exception(PATIENCE), CLOSED)
+
+
+@pytest.mark.parametrize("wake", ["auto", "publish"])
+def test_close_in_asyncio_ends_a_read_whose_subscription_is_not_confirmed_yet(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, wake: Literal["auto", "publish"]
+) -> None:
+    async def main() -> None:
+        subscribing = asyncio.Event()
+
+        async def subscribe(*_: object) -> None:
+            subscribing.set()
+
+        monkeypatch.setattr(AsyncWaiterRegistry, "_subscribe", subscribe)
+        settings = UNCONFIRMED.model_copy(update={"wake": wake})
+        async with asyncio.timeout(PATIENCE):
+            async with mqredis.asyncio.connect(
+                redis_server.url, manager=f"early-asyncio-{wake}", settings=settings
+            ) as qm:
+                await qm.create_queue("q")
+                read = asyncio.ensure_future((await qm.open("q")).receive(100))
+                await subscribing.wait()
+            with pytest.raises(CLOSED):
+                await read
 
     asyncio.run(main())
 

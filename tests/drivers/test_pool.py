@@ -17,7 +17,7 @@ from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.net.pool import Backend, Connection
 from mqredis.drivers.net.pool_aio import DEPTH, AsyncBackend
 from mqredis.drivers.sync import Driver
-from mqredis.errors import BrokerUnavailable
+from mqredis.errors import BrokerUnavailable, InvalidHandle
 from tests.drivers.kit import FAST, add, read, take
 from tests.support.server import RedisServer
 from tests.support.until import until
@@ -95,7 +95,7 @@ def test_closed_pool_refuses_to_connect(url: str, connect: Callable[..., Driver]
     backend.close()
     before = backend._count
     for node in (None, NODE):
-        with pytest.raises(BrokerUnavailable, match="closed by this process"):
+        with pytest.raises(InvalidHandle, match="closed by this process"):
             backend.acquire(time.monotonic() + 30, node)
     assert backend._count == before
 
@@ -116,7 +116,7 @@ async def test_async_closed_pool_refuses_to_connect(url: str, aconnect: Callable
     await backend.close()
     before = backend._count
     for node in (None, NODE):
-        with pytest.raises(BrokerUnavailable, match="closed by this process"):
+        with pytest.raises(InvalidHandle, match="closed by this process"):
             await backend.acquire(time.monotonic() + 30, node)
     assert backend._count == before
 

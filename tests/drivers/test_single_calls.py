@@ -312,7 +312,7 @@ def test_call_on_a_pool_that_another_thread_has_closed_is_not_repeated(
     run = driver.begin()
     driver.backend.close()
     monkeypatch.setattr(driver, "_prepare", None)  # nothing is prepared for another try
-    with pytest.raises(BrokerUnavailable, match=CLOSED):
+    with pytest.raises(InvalidHandle, match=CLOSED):
         driver.call(adding(driver.core.keys), run)
 
 
@@ -324,7 +324,7 @@ async def test_async_call_on_a_pool_that_another_task_has_closed_is_not_repeated
     run = await driver.begin()
     await driver.backend.close()
     monkeypatch.setattr(driver, "_prepare", None)
-    with pytest.raises(BrokerUnavailable, match=CLOSED):
+    with pytest.raises(InvalidHandle, match=CLOSED):
         await driver.call(adding(driver.core.keys), run)
 
 

@@ -18,7 +18,7 @@ from redis import exceptions as rx
 from mqredis.drivers.net.discovery import Plan, Search
 from mqredis.drivers.net.endpoint import Connector
 from mqredis.drivers.net.wire import REDIS_ERRORS
-from mqredis.errors import BrokerUnavailable
+from mqredis.errors import BrokerUnavailable, InvalidHandle
 
 if TYPE_CHECKING:
     from mqredis.drivers.net.pool_aio import AsyncConnection
@@ -119,7 +119,7 @@ class AsyncOwner(ABC):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise BrokerUnavailable("the connection was closed by this process")
+            raise InvalidHandle("the connection was closed by this process")
 
     def _busy(self) -> BrokerUnavailable:
         """The error of a call for which no connection came free in time."""

@@ -57,6 +57,13 @@ class BaseRegistry(Generic[F]):
         with self._lock:
             self.table.notify_all()
 
+    def _end_waits(self) -> None:
+        """Let every operation go on, to find that the driver is closed."""
+        self._closed.set()
+        with self._lock:
+            self.table.confirm_all()
+        self.notify_all()
+
     # ---- the subscription ------------------------------------------------------------------------
 
     def _reset_pause(self) -> None:

@@ -51,8 +51,7 @@ class WaiterRegistry(Waits[WakeFlag]):
 
     def close(self) -> None:
         """End the threads and the waits."""
-        self._closed.set()
-        self.notify_all()
+        self._end_waits()
         end = time.monotonic() + LEAVE_SECONDS
         while self.table.registered_runs and time.monotonic() < end:
             time.sleep(0.002)  # the operations take back their registrations

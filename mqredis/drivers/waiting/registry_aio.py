@@ -43,8 +43,7 @@ class AsyncWaiterRegistry(AsyncWaits[asyncio.Event]):
 
     async def close(self) -> None:
         """End the tasks and the waits."""
-        self._closed.set()
-        self.notify_all()
+        self._end_waits()
         end = time.monotonic() + LEAVE_SECONDS
         while self.table.registered_runs and time.monotonic() < end:  # noqa: ASYNC110 - at most a second, once
             await asyncio.sleep(0.002)  # the operations take back their registrations

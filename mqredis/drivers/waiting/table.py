@@ -217,6 +217,11 @@ class WaiterTable(Generic[F]):
         for _, flag in list(self.waits.values()):
             flag.set()
 
+    def confirm_all(self) -> None:
+        """Let every operation go on that waits for its subscription, since the driver closes."""
+        for wake in list(self.by_slot.values()):
+            wake.confirmed.set()
+
     def queues(self) -> dict[tuple[str, ...], list[F]]:
         """The key groups of the queues that are waited on, each with the flags of its waits."""
         out: dict[tuple[str, ...], list[F]] = {}

@@ -113,9 +113,13 @@ class Waits(BaseRegistry[F], ABC):
         channel = self._channel_name(slot)
         with self._lock:
             wake, _ = self.table.wake_channel(slot, channel)
+            if self._closed.is_set():
+                return None
         self._subscribe(channel)
         try:
             if not self._sleep(wake.confirmed, self._settings.reply_timeout_seconds):
+                return None
+            if self._closed.is_set():
                 return None
             if self.table.denied:
                 return False
@@ -144,6 +148,8 @@ class Waits(BaseRegistry[F], ABC):
         with self._lock:
             wake, new = self.table.wake_channel(slot.name, channel, session)
             stale = self.table.remove_stale(session) if new else []
+            if self._closed.is_set():
+                self.table.confirm_all()  # nothing is subscribed any more
         if stale:
             self._send("UNSUBSCRIBE", *stale)
         if not wake.confirmed.is_set():  # it is new, or an interrupt came before it was subscribed
