@@ -30,6 +30,7 @@
 --- require "core/position"
 --- require "core/message"
 --- require lazy "core/record"
+--- require lazy "matching/search"
 --- require "waiting/waiters"
 --- require lazy "waiting/waiter_text"
 -- Change together with: receive.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py);
@@ -78,7 +79,7 @@ if cursor_kind == seek.cursors.read and step == "current" then -- a cursor whose
 elseif filter_text ~= "" then -- the first messages that match
   local code
   local seen = cursor == "" and waiters.seen(q, waiter, ticket)
-  entries, continue_from, code = seek.matching(q, filter_text, from, count, { notified_id = notified_id, seen = seen })
+  entries, continue_from, code = search.look(q, filter_text, from, count, { notified_id = notified_id, seen = seen })
   if code then return waiters.finish(q, { code }) end
 elseif from == "end" then -- a cursor behind the last message: nothing
   entries = {}

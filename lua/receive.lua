@@ -102,8 +102,8 @@ if cursor ~= "" then
     end
   end
 end
--- A search may refuse such a filter (field G of matching/filter), and here it would do so after the settlements.
-if ARGV[settlements_at] and filter_text ~= "" and seek.names_next_member(filter_text) then
+-- A search may refuse a filter, and here it would do so after the settlements.
+if ARGV[settlements_at] and filter_text ~= "" then
   code = search.refuses(q, filter_text)
   if code then return waiters.finish(q, { code }) end
 end
@@ -120,7 +120,7 @@ if current then -- a cursor whose message was read: this message
   entries = { current }
 elseif filter_text ~= "" then -- the first messages that match
   local seen = cursor == "" and waiters.seen(q, waiter, ticket)
-  entries, continue_from, code = seek.matching(q, filter_text, from, count,
+  entries, continue_from, code = search.look(q, filter_text, from, count,
     { takes = true, notified_id = notified_id, seen = seen })
   if code then return waiters.finish(q, { code }) end
 elseif notified_id and (cursor ~= "" or count == 1 and not groups_take_turns)

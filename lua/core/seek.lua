@@ -2,18 +2,14 @@
 --- require lazy "core/message_state"
 --- require "core/position"
 --- require lazy "core/record"
---- require lazy "matching/index"
---- require lazy "matching/index_build"
---- require lazy "matching/search"
 --- used by bulk, claims/fill, lookup, move, peek, receive
 -- Finds the next messages of a queue (MS-MQDMPR 3.1.7.3.2 Seek Available Message Position). A place in the queue is an id, and
--- the message with that id need not exist any more: so a cursor whose message was removed still has a next one. Only
--- seek.matching may write: the index, and marks. Messages are returned as columns where many may be found, else as entries
--- (core/position). In queues where groups take turns, receive.lua asks features/group_lock instead of seek.available.
+-- the message with that id need not exist any more: so a cursor whose message was removed still has a next one.
+-- Messages are returned as columns where many may be found, else as entries (core/position). With a filter the scripts ask
+-- matching/search instead; in queues where groups take turns, receive.lua asks features/group_lock instead of seek.available.
 --
 -- Change together with: who decides beside a search whether a reader gets a message: waiting/match_waiters for readers that wait,
--- claims/fill for claims. Tests: tests/conformance/test_seek.py and test_cursor.py; with a filter, tests/matching and
--- tests/property/test_matching.py.
+-- claims/fill for claims. Tests: tests/conformance/test_seek.py and test_cursor.py.
 --
 -- most       bytes of a reply, about
 -- page       how many ids are read at a time after a page whose messages have all expired; pages: how many pages one call reads
@@ -81,36 +77,6 @@ function seek.limit(q, ids, recs, states)
       break
     end
   end
-end
-
--- Does a filter name the next member of a group (field G of matching/filter, next_group)?
-function seek.names_next_member(text)
-  return string.find(text, "\3G", 1, true) ~= nil
-end
-
--- Returns the first entries that match a filter: arguments and results are those of search.look, but `reader` is not nil.
-function seek.matching(q, filter_text, from, count, reader)
-  local entries = seek.direct(q, filter_text, from, count, reader.notified_id)
-  if entries then return entries end
-  return search.look(q, filter_text, from, count, reader)
-end
-
--- Returns the entries that match a filter if the index alone can tell; nil if matching/search has to. `notified_id`: the id of
--- the message that a waiting reader was notified of, or nil; it need not be in the index, which is built only when a search
--- asks for it.
-function seek.direct(q, filter_text, after, count, notified_id)
-  local letter, id = index.direct(q, filter_text)
-  if not letter then return end
-  local entries = notified_id and count == 1 and redis.call("ZSCORE", q.available, notified_id)
-    and position.read(q, { notified_id })
-  if not entries or not entries[1] or index.id_of(entries[1].rec, letter) ~= id then
-    if letter ~= index.letters.group_id and not index_build.some(q) then return end
-    entries = position.read(q, index.range(q, letter, id, after, count))
-  end
-  for n = 1, #entries do
-    if seek.expired(entries[n]) then return end
-  end
-  return entries
 end
 
 -- Has this entry expired?

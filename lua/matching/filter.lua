@@ -23,8 +23,8 @@
 --      U unmarked messages only, H mark and h unmark for the browser, K mark_cooperative, k unmark_cooperative,
 --      B delivery_order: nothing looks at it, but a reader with a filter searches in this order even if groups take turns
 --
--- seek.names_next_member (core/seek), filter.key and index.direct (matching/index) look into the text without parsing it. The text
--- of a waiting reader is stored, and parsed in the scripts of senders, which fail at an unknown letter. So a new field or option
+-- search.refuses (matching/search) and filter.key look into the text without parsing it. The text of a waiting reader is stored,
+-- and parsed in the scripts of senders, which fail at an unknown letter. So a new field or option
 --
 --   stands above, in filter.field_names or filter.option_names, and in mqredis/commands/filters.py, which writes the letters in
 --   this order (tests/contract/test_constants.py compares), and takes a new schema number (core/manager_config)

@@ -1,5 +1,5 @@
 --- require lazy "core/record"
---- used by admin/audit, core/seek, features/group, features/group_lock, features/identifiers, features/trail, matching/candidates,
+--- used by admin/audit, features/group, features/group_lock, features/identifiers, features/trail, matching/candidates,
 ---   matching/filter, matching/search, waiting/match_waiters, waiting/notify
 -- The index of identifiers: finds the available messages of a queue by message id, correlation id or group id. This module
 -- writes and reads its part of the zset q.index, whose members all have score 0:
@@ -19,9 +19,9 @@
 -- Change together with: record.member makes the member of a message that has only a correlation id. Members are added and removed
 -- by position.special and features/identifiers, and compared by the doctor (audit.members in admin/audit), all by index.append.
 -- The letters are those of mqredis/commands/filters.py (tests/contract/test_constants.py compares). A new letter is free, is not
--- behind "y" (matching/mark counts on its marks being last), and is named below; it stands in the patterns of index.lookup_id and
--- index.direct, and in index.id_of; audit.element lists those whose score must be 0, and audit.is_indexed tells which belong
--- to a message. A new form of members takes a new schema number (core/manager_config). Tests: tests/matching/test_index_marks.py.
+-- behind "y" (matching/mark counts on its marks being last), and is named below; it stands in the pattern of index.lookup_id.
+-- audit.element lists those whose score must be 0, and audit.is_indexed tells which belong to a message. A new form of members
+-- takes a new schema number (core/manager_config). Tests: tests/matching/test_index_marks.py.
 --
 -- Other members of q.index, by their first letter: "v" locked, but visible to peeks (core/seek); "w" readers that wait for
 -- an identifier (waiting/match_waiters); "l" arrivals (matching/arrivals); "y" and "z" browse marks (matching/mark); "b"
@@ -70,14 +70,6 @@ function index.lookup_id_in(message_id)
   return message_id and #message_id == 20 and string.match(message_id, "^smq%-(%x+)$") or nil
 end
 
--- Returns the identifier that a record has in the index under this letter; nil or false if it has none.
-function index.id_of(rec, letter)
-  local fields, letters = index.fields(rec), index.letters
-  return letter == letters.message_id and fields.message_id
-    or letter == letters.correlation_id and fields.correlation_id
-    or letter == letters.group_id and fields.group_id
-end
-
 -- Members of a message ---------------------------------------------------------------------------------------------------
 
 -- Appends the members of a message that is, or was, available to a list. `keys`: record.keys of the record. Of q only `indexed`,
@@ -108,13 +100,6 @@ function index.append_without_group(members, lookup_id, rec, keys)
 end
 
 -- Searching -------------------------------------------------------------------------------------------------------------
-
--- Returns letter and id of a filter (matching/filter) that names one identifier and nothing else, as most do. Returns nothing for
--- any other filter, which takes matching/search; nor for a message id that was made from a lookup id (index.message_id).
-function index.direct(q, filter_text)
-  local letter, id = string.match(filter_text, "^\3([mcg])([^%z\3]+)%z$")
-  if letter and not string.find(id, "^smq%-") and not q.options.group_exclusive then return letter, id end
-end
 
 -- Returns up to `count` lookup ids of available messages that have this identifier under this letter, those behind the
 -- lookup id `after` ("" for all), in delivery order.

@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
---- used by core/seek, matching/search
+--- used by matching/search
 -- Brings the index of message and correlation ids (matching/index) up to date, when a search asks for such an id: senders add
 -- only messages in front of the last one that is in it, so a queue that is never searched has none
 -- (docs/decisions/storage.md).

@@ -10,7 +10,7 @@
 --- require lazy "matching/candidates"
 --- require lazy "features/group_lock"
 --- require lazy "matching/arrivals"
---- used by admin/bulk_progress, claim_match, claims/fill, core/seek, matching/arrivals, purge, receive, waiting/match_waiters
+--- used by admin/bulk_progress, claim_match, claims/fill, matching/arrivals, peek, purge, receive, waiting/match_waiters
 -- Finds the first messages in delivery order that a filter admits (IBM MQ, "Getting a particular message").
 --
 -- A call looks at no more than `most` records, and does not outlast the time for selectors (selector/selector). If it has found
@@ -21,15 +21,14 @@
 --
 -- Change together with: a new condition of a filter stands in search.admits, or in filter.test if the record alone tells
 -- (matching/filter says what else it takes). waiting/match_waiters decides for arriving messages by search.admits and
--- search.test_next_member. seek.direct (core/seek) answers filters with one identifier without this module. What search.look
--- returns, `continue_from` above all, is the place of receive.lua, peek.lua and others in their next call (CONTINUE).
--- Tests: tests/matching, and at random tests/property/test_matching.py.
+-- search.test_next_member. What search.look returns, `continue_from` above all, is the place of receive.lua, peek.lua and others in
+-- their next call (CONTINUE). Tests: tests/matching, and at random tests/property/test_matching.py.
 --
 -- page, next_page: candidates that are read at first, and then.
 local search = { most = 1000, page = 64, next_page = 250 }
 
--- Searches for messages. `from`: the id behind which an earlier call has stopped, "" at first. `reader`: nil, or a table of what is
--- known of the reader:
+-- Searches for messages, and may write: the index, and marks. `from`: the id behind which an earlier call has stopped, "" at first.
+-- `reader`: nil, or a table of what is known of the reader:
 --
 --   takes        true if the messages are to be locked or removed, not only read
 --   notified_id  the id of a message that probably matches, since the reader was notified of it; or nil
@@ -45,10 +44,13 @@ function search.look(q, filter_text, from, count, reader)
   local criteria = search.open(q, filter_text, reader.takes)
   if criteria.next_group then return search.next_member(q, criteria) end
   local place = from ~= "" and from or criteria.after or ""
-  if candidates.needs_index(criteria) then
-    if not index_build.some(q) then return {}, place ~= "" and place or queue.never end -- the next call adds more
+  local found, continue_from = search.notified(q, criteria, count, reader.notified_id), nil
+  if not found then
+    if candidates.needs_index(criteria) and not index_build.some(q) then
+      return {}, place ~= "" and place or queue.never -- the next call adds more to the index
+    end
+    found, continue_from = search.find(q, criteria, place, count, reader.seen)
   end
-  local found, continue_from = search.find(q, criteria, place, count, reader)
   if not found[1] then return found, continue_from end
   return search.finish(q, criteria, found)
 end
@@ -70,6 +72,7 @@ end
 -- Returns the status that refuses a call with this filter, or nil. For calls that change something before they search: what
 -- they change may make a message available, which the search passes over then instead of refusing the call.
 function search.refuses(q, filter_text)
+  if not string.find(filter_text, "\3G", 1, true) then return end -- next_group of matching/filter: few filters name one
   local criteria = filter.parse(filter_text)
   context.search_decided = true -- for search.next_member
   local next_message = search.read_next_member(q, criteria)
@@ -116,17 +119,18 @@ end
 
 -- The first messages that match -----------------------------------------------------------------------------------------
 
--- Returns up to `count` entries without states, and continue_from as search.look does: the message that the reader was notified
--- of; or what has arrived since its last search, if that is enough; or messages behind `place` in the queue.
-function search.find(q, criteria, place, count, reader)
-  local id = reader.notified_id
-  if id and count == 1 and redis.call("ZSCORE", q.available, id) then
-    local rec = redis.call("HGET", q.records, id)
-    if rec and search.admits(q, criteria, id, rec) then return { { id = id, rec = rec } } end
-  end
-  if reader.seen then
-    if arrivals.suffice(q, criteria, reader.seen) then return arrivals.look(q, criteria, reader.seen, count) end
-  end
+-- Returns the message that the reader was notified of as a list with an entry without a state; nil if it is not available, does not
+-- match, or more than one message is wanted. It need not be in the index, so a reader that waits does not have the index built.
+function search.notified(q, criteria, count, id)
+  if not id or count ~= 1 or not redis.call("ZSCORE", q.available, id) then return end
+  local rec = redis.call("HGET", q.records, id)
+  if rec and search.admits(q, criteria, id, rec) then return { { id = id, rec = rec } } end
+end
+
+-- Returns up to `count` entries without states, and continue_from as search.look does: what has arrived since number `seen`, if
+-- that is enough; or messages behind `place` in the queue.
+function search.find(q, criteria, place, count, seen)
+  if seen and arrivals.suffice(q, criteria, seen) then return arrivals.look(q, criteria, seen, count) end
   return search.scan(q, criteria, place, count)
 end
 
