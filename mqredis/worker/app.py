@@ -228,7 +228,8 @@ class Worker:
         end with the first exception of a handler. ``signals``: stop at SIGTERM and SIGINT, if this is the main thread.
 
         Raises InvalidArgument if the worker is running already, has neither consumers nor schedules, or cannot read its
-        queues together, QueueNotFound, ScheduleExists, and what ``connect`` raises.
+        queues together, QueueNotFound, ScheduleExists, what ``connect`` raises, and InvalidHandle once ``manager`` is
+        closed by the application.
         """
         if errors not in ("log", "raise"):
             raise InvalidArgument('errors must be "log" or "raise"')

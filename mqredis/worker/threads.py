@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mqredis.errors import ManagerNotFound, MqError, QueueNotAvailable
+from mqredis.errors import InvalidHandle, ManagerNotFound, MqError, QueueNotAvailable
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.lease_renewer import LeaseRenewer
 from mqredis.worker.liveness import Liveness
@@ -176,6 +176,10 @@ class Threads:
             except ManagerNotFound:
                 raise
             except MqError as error:
+                if loop.manager.driver.stopped:  # no later read can succeed
+                    raise InvalidHandle(
+                        f"the queue manager that this worker uses was closed, or its data are gone: {error}"
+                    ) from error
                 pause = min(max(pause * 2, 0.1), _PAUSE_MAX)
                 self._outage.failed(error)
                 log.warning(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -33,6 +34,25 @@ class Known(BaseModel):
 
 def orders(*kinds: str) -> list[bytes]:
     return [b'{"kind": "%s"}' % kind.encode() for kind in kinds]
+
+
+def test_worker_ends_with_an_error_when_the_application_closes_its_queue_manager(backend, qm, worker):
+    create(qm, "q", False, b"1")
+    handled = threading.Event()
+
+    @worker.consumer("q")
+    def handle(_message):
+        handled.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        with mqredis.connect(backend.client(), manager="w", settings=qm.context.settings) as own:
+            run = pool.submit(worker.run, manager=own, signals=False)
+            assert handled.wait(WAIT)
+        try:
+            assert isinstance(run.exception(WAIT), mqredis.InvalidHandle)
+        finally:
+            with contextlib.suppress(Exception):
+                worker.stop()
 
 
 def test_error_of_a_validator_is_a_failed_attempt_of_its_message_alone(qm, worker, transactional):
