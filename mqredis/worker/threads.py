@@ -176,7 +176,7 @@ class Threads:
             except ManagerNotFound:
                 raise
             except MqError as error:
-                if loop.manager.driver.stopped:  # no later read can succeed
+                if loop.manager.driver.stopped and not stopping.is_set():  # no later read can succeed
                     raise InvalidHandle(
                         f"the queue manager that this worker uses was closed, or its data are gone: {error}"
                     ) from error
