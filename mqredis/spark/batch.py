@@ -101,8 +101,7 @@ class BatchReader(DataSourceReader):
         last = min(int(seen.last, 16), starting.end(manager, path, self.options, seen.last))
         found: list[InputPartition] = []
         apart: set[bytes] = set()
-        for state in ("locked", "delayed"):
-            read = unavailable.locked if state == "locked" else unavailable.delayed
+        for state, read in (("locked", unavailable.locked), ("delayed", unavailable.delayed)):
             ids = read(manager, path)
             apart.update(ids)
             ids = between(ids, after, last)
@@ -134,7 +133,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Record batches of one partition."""
         with source_errors():
-            if partition is NOTHING or not isinstance(partition, Range | Listed):
+            if not isinstance(partition, Range | Listed):
                 return
             place = partition.place
             manager = manager_of(place.url, place.manager)
@@ -161,7 +160,7 @@ class BatchReader(DataSourceReader):
             return [lid for lid in ids if lid not in without] if without else ids
 
         key = part(manager, partition.place.path, AVAILABLE)
-        return walk(manager, key, partition.low, partition.high, size, keep)
+        return map(keep, walk(manager, key, partition.low, partition.high, size))
 
 
 def between(ids: list[bytes], after: int, last: int) -> list[bytes]:

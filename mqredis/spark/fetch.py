@@ -9,7 +9,7 @@ claim do not change, and a snapshot leaves out a message of which a part was rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -158,25 +158,15 @@ def _lives(record: bytes, now_ms: int) -> bool:
     return expires is None or expires > now_ms
 
 
-def walk(
-    manager: QueueManager,
-    key: str,
-    low: bytes,
-    high: bytes,
-    size: int,
-    keep: Callable[[list[bytes]], list[bytes]] = lambda ids: ids,
-) -> Iterator[list[bytes]]:
-    """Pages of at most ``size`` ids in a list of available messages, from ``low`` to before ``high`` (b"+": the end).
-
-    ``keep`` selects the ids of a page that are wanted.
-    """
+def walk(manager: QueueManager, key: str, low: bytes, high: bytes, size: int) -> Iterator[list[bytes]]:
+    """Pages of at most ``size`` ids of available messages, from ``low`` to before ``high`` (b"+": the end)."""
     start = b"[" + low
     stop = high if high == b"+" else b"(" + high
     while True:
         ids: list[bytes] = manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
         if not ids:
             return
-        yield keep(ids)
+        yield ids
         if len(ids) < size:
             return
         start = b"(" + ids[-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -41,9 +42,6 @@ class Pushed:
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.kept)
 
     def push(self, filters: Iterable[Any]) -> Iterable[Any]:
         """Keep what we can evaluate; yield the rest, which Spark evaluates."""
@@ -79,11 +77,8 @@ class Pushed:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Only the rows that match. A comparison with a null is not a match, as in SQL."""
-        mask: Any = None
-        for each in self.kept:
-            one = _mask(each, batch.column(_column(each)))
-            mask = one if mask is None else pc.and_kleene(mask, one)
-        return batch if mask is None else batch.filter(mask)
+        masks = [_mask(each, batch.column(_column(each))) for each in self.kept]
+        return batch.filter(reduce(pc.and_kleene, masks)) if masks else batch
 
 
 def _column(each: Any) -> str:
@@ -96,14 +91,11 @@ def _column(each: Any) -> str:
 def _range(each: Any) -> tuple[int, int]:
     """Between which whole numbers a filter on a column of such lets values through."""
     values: list[Any] = list(each.value) if isinstance(each, ds.In) else [getattr(each, "value", None)]
-    least, most = 0, HIGHEST
     if not values or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return least, most
-    if isinstance(each, ds.EqualTo | ds.In | ds.GreaterThan | ds.GreaterThanOrEqual):
-        least = max(least, min(values))
-    if isinstance(each, ds.EqualTo | ds.In | ds.LessThan | ds.LessThanOrEqual):
-        most = min(most, max(values))
-    return least, most
+        return 0, HIGHEST
+    has_minimum = isinstance(each, ds.EqualTo | ds.In | ds.GreaterThan | ds.GreaterThanOrEqual)
+    has_maximum = isinstance(each, ds.EqualTo | ds.In | ds.LessThan | ds.LessThanOrEqual)
+    return max(min(values), 0) if has_minimum else 0, min(max(values), HIGHEST) if has_maximum else HIGHEST
 
 
 def _understood(each: Any) -> bool:
@@ -125,11 +117,7 @@ def _mask(each: Any, column: Any) -> Any:
     if isinstance(each, ds.IsNotNull):
         return column.is_valid()
     if isinstance(each, ds.In):
-        masks = [pc.equal(column, _scalar(value, column.type)) for value in each.value]
-        found = masks[0]
-        for one in masks[1:]:
-            found = pc.or_kleene(found, one)
-        return found
+        return reduce(pc.or_kleene, (pc.equal(column, _scalar(one, column.type)) for one in each.value))
     for kind, compare in _COMPARE.items():
         if isinstance(each, kind):
             return compare(column, _scalar(value, column.type))

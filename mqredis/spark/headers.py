@@ -59,11 +59,10 @@ def property_text(value: str) -> str | None:
 
 def of_properties(texts: Iterable[str]) -> list[Typed]:
     """The properties of a message, from the texts in its record."""
-    found: list[Typed] = []
-    for text in texts:
-        name, _, value = text.partition("\x02")
-        found.append((unescape(name), _TYPES.get(value[:1], "string"), property_text(value)))
-    return found
+    parts = (text.partition("\x02") for text in texts)
+    return [
+        (unescape(name), _TYPES.get(value[:1], "string"), property_text(value)) for name, _, value in parts
+    ]
 
 
 def of_fields(head: Head) -> list[Typed]:

@@ -100,11 +100,10 @@ _OF_SPARK = frozenset({"checkpointlocation", "path", "provider", "owner", "query
 _OF_TABLE = "option."
 
 
-def parse(given: Mapping[str, str]) -> Options:
-    """Check and convert what Spark hands over. Raises InvalidArgument naming the option and what it may
-    be."""
+def parse(texts: Mapping[str, str]) -> Options:
+    """Check and convert what Spark hands over. Raises InvalidArgument naming the option and what it may be."""
     values: dict[str, object] = {}
-    for key, text in given.items():
+    for key, text in texts.items():
         name = key.lower()
         field = NAMES.get(_SPELLINGS.get(name, name))
         if field is None:
@@ -115,12 +114,10 @@ def parse(given: Mapping[str, str]) -> Options:
                     "CREATE TABLE cannot be used: Spark does not keep its options for a source written in Python. Use "
                     "CREATE TEMPORARY VIEW"
                 )
-            known = [each.name for each in NAMES.values()]
-            near = difflib.get_close_matches(name, [each.lower() for each in known], 1, 0.7)
-            hint = next(
-                (f"; did you mean {each!r}?" for each in known if near and each.lower() == near[0]), ""
-            )
-            raise InvalidArgument(f"unknown option {key!r}{hint} (known: {', '.join(sorted(known))})")
+            known = ", ".join(sorted(each.name for each in NAMES.values()))
+            near = difflib.get_close_matches(name, NAMES, 1, 0.7)
+            hint = f"; did you mean {NAMES[near[0]].name!r}?" if near else ""
+            raise InvalidArgument(f"unknown option {key!r}{hint} (known: {known})")
         values[field.name] = _value(field.name, str(field.type), str(text).strip())
     if not (values.get("queueManager") or values.get("queueManagers")):
         # Here, on the driver: the variable of an executor may name another one.
@@ -225,9 +222,9 @@ def split(text: str) -> tuple[str, ...]:
 
 def check_source(options: Options) -> None:
     """What only a reader needs: exactly one of queue, queues, queuePattern."""
-    given = [name for name in ("queue", "queues", "queuePattern") if getattr(options, name)]
-    if len(given) != 1:
-        what = " and ".join(given) if given else "none of them"
+    names = [name for name in ("queue", "queues", "queuePattern") if getattr(options, name)]
+    if len(names) != 1:
+        what = " and ".join(names) or "none of them"
         raise InvalidArgument(f"give exactly one of the options queue, queues and queuePattern, not {what}")
     for path in listed(options):
         subqueue_parts(path)
@@ -247,10 +244,7 @@ def check_source(options: Options) -> None:
 def _is_read(name: str, options: Options) -> bool:
     """Do the options name this queue? It is a path, which a queue manager may precede, as in shop/orders."""
     paths = {name, *(name.removeprefix(f"{manager}/") for manager in options.managers)}
-    patterns = [path_of(pattern, options.subQueue) for pattern in split(options.queuePattern)]
-    return not paths.isdisjoint(listed(options)) or any(
-        fnmatchcase(path, pattern) for path in paths for pattern in patterns
-    )
+    return not paths.isdisjoint(listed(options)) or any(matches_pattern(path, options) for path in paths)
 
 
 def check_stream(options: Options) -> None:
@@ -288,6 +282,18 @@ def listed(options: Options) -> tuple[str, ...]:
     """Paths of the queues that the options name; empty for a pattern."""
     names = split(options.queues) if options.queues else (options.queue,) if options.queue else ()
     return tuple(path_of(name, options.subQueue) for name in names)
+
+
+def patterns(options: Options) -> list[str]:
+    """The patterns for paths of queues in the option queuePattern."""
+    return [path_of(pattern, options.subQueue) for pattern in split(options.queuePattern)]
+
+
+def matches_pattern(path: str, options: Options) -> bool:
+    """Does the path match one of the patterns? A pattern without a subqueue matches no subqueue."""
+    return any(
+        fnmatchcase(path, pattern) and (";" in pattern or ";" not in path) for pattern in patterns(options)
+    )
 
 
 def path_of(name: str, sub: str) -> str:

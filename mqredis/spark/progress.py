@@ -32,11 +32,10 @@ def metrics(query: Any) -> dict[str, Any]:
 
     :param query: a ``StreamingQuery``, or the progress that a listener is given (``event.progress``).
     """
-    progress = getattr(query, "lastProgress", query)
+    progress = getattr(query, "lastProgress", query) or {"sources": []}
+    sources = progress["sources"] if isinstance(progress, Mapping) else progress.sources
     found: dict[str, Any] = {"lag": 0, "oldest_age_seconds": 0.0, "queues": {}}
-    for source in (
-        (progress or {"sources": []})["sources"] if isinstance(progress, Mapping | None) else progress.sources
-    ):
+    for source in sources:
         text = source["latestOffset"] if isinstance(source, Mapping) else source.latestOffset
         try:
             latest = json.loads(text) if isinstance(text, str) else text

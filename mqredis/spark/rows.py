@@ -95,18 +95,16 @@ def check(schema: StructType, queue: str) -> None:
         )
     ignored = set_by_broker(names)
     for field in schema.fields:
-        allowed = COLUMNS.get(field.name)
+        allowed, kind = COLUMNS.get(field.name), field.dataType.simpleString()
         if field.name in ignored:
             continue
         if allowed is None:
             raise InvalidArgument(f"no message field {field.name!r}; a writer takes {', '.join(COLUMNS)}")
-        if field.name in ("headers", "system_headers") and not _same(field.dataType, HEADERS):
+        if field.name in ("headers", "system_headers") and kind != HEADERS.simpleString():
             raise InvalidArgument(f"column {field.name!r} must be {HEADERS.simpleString()}")
         if not isinstance(field.dataType, allowed):
-            kinds = " or ".join(kind.typeName() for kind in allowed)
-            raise InvalidArgument(
-                f"column {field.name!r} must be {kinds}, not {field.dataType.simpleString()}"
-            )
+            kinds = " or ".join(each.typeName() for each in allowed)
+            raise InvalidArgument(f"column {field.name!r} must be {kinds}, not {kind}")
     if not queue and "queue" not in names:
         raise InvalidArgument("give the option queue, or a column queue")
 
@@ -117,10 +115,6 @@ def set_by_broker(names: Sequence[str]) -> frozenset[str]:
     Only a frame that was read has ``lookup_id``. In another frame a column of such a name is a mistake.
     """
     return frozenset(FIELDS) - frozenset(COLUMNS) if "lookup_id" in names else frozenset()
-
-
-def _same(one: DataType, other: DataType) -> bool:
-    return bool(one.simpleString() == other.simpleString())
 
 
 class _Heads(dict[tuple[Any, ...], bytes]):
@@ -153,49 +147,49 @@ class Encoder:
             columns.pop("queue", None)
         body = columns.pop("body")
         is_text = pa.types.is_string(body.type) or pa.types.is_large_string(body.type)
-        kind = "text/plain; charset=utf-8" if is_text else DEFAULT_CONTENT_TYPE
+        content_type = "text/plain; charset=utf-8" if is_text else DEFAULT_CONTENT_TYPE
         bodies = pc.fill_null(body.cast(pa.binary()), b"")
         is_large = pc.greater(pc.binary_length(bodies), INLINE_BODY_BYTES)
         large = {n: bodies[n].as_py() for n in pc.indices_nonzero(is_large).to_pylist()}
-        given = {name: _values(column) for name, column in columns.items()}
+        values = {name: _values(column) for name, column in columns.items()}
         ids: Any = b""
         # A correlation id in system_headers stands above the column, so then all of it belongs to the head.
-        if "correlation_id" in given and "system_headers" not in given:
-            given["correlation_id"], ids = _apart(given["correlation_id"])
+        if "correlation_id" in values and "system_headers" not in values:
+            values["correlation_id"], ids = _without_ids(values["correlation_id"])
         if large:
-            given["body"] = [_LARGE if n in large else b"" for n in range(len(bodies))]
+            values["body"] = [_LARGE if n in large else b"" for n in range(len(bodies))]
             bodies = pc.if_else(is_large, b"", bodies)
-        heads = _Heads(lambda row: self._head(kind, dict(zip(given, row, strict=True)), ids != b""))
+        heads = _Heads(lambda row: self._head(content_type, dict(zip(values, row, strict=True)), ids != b""))
         head = heads.make if any(map(_is_unhashable, columns.values())) else heads.__getitem__
-        each = pa.array([*map(head, zip(*given.values(), strict=True))], pa.binary()) if given else head(())
+        each = pa.array([*map(head, zip(*values.values(), strict=True))], pa.binary()) if values else head(())
         lines = pc.binary_join_element_wise(each, ids, b"\0", bodies, b"").to_pylist()
         start = 0
-        for queue, run in groupby(given.get("queue") or [self.queue] * len(lines)):
+        for queue, run in groupby(values.get("queue") or [self.queue] * len(lines)):
             stop = start + len([*run])
             yield queue, lines[start:stop], {n - start: large[n] for n in large if start <= n < stop}
             start = stop
 
-    def _head(self, kind: str, row: dict[str, Any], id_apart: bool) -> bytes:
+    def _head(self, content_type: str, row: dict[str, Any], id_apart: bool) -> bytes:
         """What stands in a row's message before its zero byte, or before its correlation id where that is apart."""
         queue, body = row.pop("queue", self.queue), row.pop("body", b"")
         if not queue:
             raise InvalidArgument("a row has no queue: its column queue is null or empty")
-        line, _ = codec.encode(_message(kind, row, body), self.transaction(queue))
+        line, _ = codec.encode(_message(content_type, row, body), self.transaction(queue))
         sample = (id_apart and row.get("correlation_id") and _write_id(row["correlation_id"])) or ""
         return line[1 : -1 - len(sample)]  # stage.lua reads the priority from the head
 
 
-def _message(kind: str, row: Mapping[str, Any], body: bytes) -> Outgoing:
+def _message(content_type: str, row: Mapping[str, Any], body: bytes) -> Outgoing:
     """The message of a row. Raises InvalidArgument with the name of the column that is wrong."""
-    fields: dict[str, Any] = {"content_type": kind}
+    fields: dict[str, Any] = {"content_type": content_type}
     system: dict[str, Any] = {}
     for name, value in row.items():
         if value is None:
             continue
         if name == "system_headers":
-            system = _system(value)
+            system = _system_headers(value)
         elif name == "headers":
-            fields["properties"] = _few(headers.values(value, name))
+            fields["properties"] = _within_limit(headers.values(value, name))
         elif name != "properties" or "properties" not in fields:
             fields[name] = _CONVERT[name](value) if name in _CONVERT else value
     for name, value in system.items():
@@ -222,7 +216,7 @@ def _is_unhashable(column: Any) -> bool:
     return bool(pa.types.is_struct(kind) or (pa.types.is_map(kind) and pa.types.is_nested(kind.item_type)))
 
 
-def _apart(ids: list[Any]) -> tuple[list[Any], Any]:
+def _without_ids(ids: list[Any]) -> tuple[list[Any], Any]:
     """For each row a sample that stands for its correlation id in the head, None without one; and the ids as a record
     holds them."""
     try:
@@ -235,16 +229,16 @@ def _apart(ids: list[Any]) -> tuple[list[Any], Any]:
 
 def _properties(value: Any) -> dict[str, Any]:
     pairs = value.items() if isinstance(value, dict) else value
-    return _few({name: item for name, item in pairs if item is not None})
+    return _within_limit({name: item for name, item in pairs if item is not None})
 
 
-def _few(properties: dict[str, Any]) -> dict[str, Any]:
+def _within_limit(properties: dict[str, Any]) -> dict[str, Any]:
     if len(properties) > MAX_PROPERTIES:
         raise InvalidArgument(f"{len(properties)} properties; at most {MAX_PROPERTIES} are allowed")
     return properties
 
 
-def _system(value: Any) -> dict[str, Any]:
+def _system_headers(value: Any) -> dict[str, Any]:
     found = headers.values(value, "system_headers")
     unknown = set(found) - headers.SYSTEM
     if unknown:

@@ -16,7 +16,7 @@ import logging
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -88,24 +88,31 @@ def say_steps(options: Options, name: str, messages: int, queues: Iterable[str])
         )  # fmt: skip
 
 
-def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
+def _staged(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
+    """What the tasks have staged; a task that failed has None."""
+    return [each for each in messages if isinstance(each, Staged)]
+
+
+def _publish(options: Options, messages: Iterable[WriterCommitMessage | None], keep: bool) -> None:
     """Publish what the tasks report, and clean up. Harmless when repeated.
 
     ``keep``: the broker remembers the batch of this sink, since a later write may have the same name and number.
     """
-    first = messages[0]
+    staged = sorted(_staged(messages), key=lambda each: each.partition)
+    if not staged:
+        return
+    sink, batch, identity = staged[0].sink, staged[0].batch, staged[0].identity
     manager = manager_of(options.address, options.managers[0])
-    ordered = sorted(messages, key=lambda each: each.partition)
-    stages = [stage for each in ordered for stage in each.stages]
+    stages = [stage for each in staged for stage in each.stages]
     queues = dict.fromkeys(stage.queue for stage in stages)
-    if first.sink.startswith(UNNAMED):
+    if sink.startswith(UNNAMED):
         refuse_abandoned(options, set(queues))
-    say_steps(options, first.sink, sum(each.messages for each in messages), queues)
+    say_steps(options, sink, sum(each.messages for each in staged), queues)
     kill_point("before-publish")
-    what = (first.sink, first.batch, first.identity, options.atomicPublishLimit, keep, stages)
-    manager.run(pipelines.publish(manager.context, *what, after_page=lambda: kill_point("mid-publish")))
+    limit, after_page = options.atomicPublishLimit, lambda: kill_point("mid-publish")
+    manager.run(pipelines.publish(manager.context, sink, batch, identity, limit, keep, stages, after_page))
     kill_point("after-publish")
-    manager.run(pipelines.sweep(manager.context, first.sink, first.batch))
+    manager.run(pipelines.sweep(manager.context, sink, batch))
     kill_point("after-sweep")
 
 
@@ -143,9 +150,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done: publish."""
         with source_errors():
-            staged = [each for each in messages if isinstance(each, Staged)]
-            if staged:
-                _publish(self.options, staged, keep=bool(self.options.txnAppId))
+            _publish(self.options, messages, keep=bool(self.options.txnAppId))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """The job failed: remove its stages, and refuse late tasks."""
@@ -182,16 +187,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """All tasks of the micro-batch are done: publish it, once."""
         with source_errors():
-            staged = [each for each in messages if isinstance(each, Staged)]
-            if staged:
-                _publish(self.options, staged, keep=True)
+            _publish(self.options, messages, keep=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """The micro-batch failed: the stages of its finished tasks are removed, the others with the next
         publication."""
         with source_errors():
-            staged = [each for each in messages if isinstance(each, Staged)]
             manager = manager_of(self.options.address, self.options.managers[0])
-            for each in staged:
+            for each in _staged(messages):
                 names = [stage.name for stage in each.stages]
                 manager.run(perform(commands.discard(manager.context.keys, each.sink, names)))

@@ -104,13 +104,12 @@ class Stager:
     def __init__(self, options: Options, sink: str, batch: int, identity: str) -> None:
         self.options = options
         context = TaskContext.get()
-        partition = context.partitionId() if context else 0
-        self.staged = Staged(sink, batch, identity, partition)
+        self.staged = Staged(sink, batch, identity, context.partitionId() if context else 0)
         self.prefix = stage_prefix(batch)
         self.manager = manager_of(options.address, options.managers[0])
         self.encoder = rows.Encoder(options.queue, self.transaction)
         self.targets: dict[str, QueueInfo] = {}
-        self.waiting: dict[str, Portion] = {}
+        self.portions: dict[str, Portion] = {}  # by queue
         self.done_before = False  # the batch was published by an earlier run
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
@@ -118,19 +117,17 @@ class Stager:
         kill_point("before-stage")
         for batch in batches:
             for queue, lines, large in self.encoder.encode(batch):
-                waiting = self.waiting.get(queue)
-                if waiting is None:
-                    waiting = self._new(queue)
+                portion = self.portions.get(queue) or self._new(queue)
                 for at in range(0, len(lines), ADDED):
                     part = {n - at: body for n, body in large.items() if at <= n < at + ADDED}
-                    waiting.add(lines[at : at + ADDED], part)
-                    if waiting.messages + ADDED > CALL_MESSAGES or waiting.bytes >= CALL_BYTES:
-                        self._flush(waiting)
+                    portion.add(lines[at : at + ADDED], part)
+                    if portion.messages + ADDED > CALL_MESSAGES or portion.bytes >= CALL_BYTES:
+                        self._flush(portion)
             if self.done_before:
                 return self.staged
             kill_point("mid-stage")
-        for waiting in self.waiting.values():
-            self._flush(waiting)
+        for portion in self.portions.values():
+            self._flush(portion)
         kill_point("after-stage")
         return self.staged
 
@@ -141,20 +138,19 @@ class Stager:
         return unit_of(self.staged.sink, self.staged.batch) if self.targets[queue].transactional else ""
 
     def _new(self, queue: str) -> Portion:
-        most = self.targets[queue].max_message_bytes
-        stage = Stage(f"{self.prefix}-{len(self.waiting)}", queue)
+        stage = Stage(f"{self.prefix}-{len(self.portions)}", queue)
         self.staged.stages.append(stage)
-        self.waiting[queue] = waiting = Portion(stage, most)
-        return waiting
+        self.portions[queue] = portion = Portion(stage, self.targets[queue].max_message_bytes)
+        return portion
 
-    def _flush(self, waiting: Portion) -> None:
-        if not waiting.messages or self.done_before:
+    def _flush(self, portion: Portion) -> None:
+        if not portion.messages or self.done_before:
             return
         ttl_ms = self.options.stageTtlSeconds * 1000
-        call = waiting.call(self.manager.context.keys, self.staged.sink, self.staged.batch, ttl_ms)
+        call = portion.call(self.manager.context.keys, self.staged.sink, self.staged.batch, ttl_ms)
         self.done_before = self.manager.run(perform(call))
-        self.staged.messages += waiting.messages
-        waiting.clear()
+        self.staged.messages += portion.messages
+        portion.clear()
 
 
 class Portion:

@@ -8,13 +8,12 @@ micro-batch.
 from __future__ import annotations
 
 from collections.abc import Collection
-from fnmatch import fnmatchcase
 
 from mqredis.errors import QueueNotAvailable, QueueNotFound
 from mqredis.keys import SYSTEM, kept_by_broker
 from mqredis.spark.batch_id import queue_key
 from mqredis.spark.connection import SourceError, manager_of
-from mqredis.spark.options import Options, listed, path_of, split
+from mqredis.spark.options import Options, listed, matches_pattern, patterns
 
 # A queue manager, and the path of a queue in it.
 Target = tuple[str, str]
@@ -89,9 +88,9 @@ def _named(options: Options, existing: dict[str, set[str]], skip_missing: bool) 
         if options.queuePattern:
             # In a manager without any queue nothing may come: its name may be wrong.
             may_be_empty = may_be_empty or (
-                bool(paths) and any(_may_come(path, paths) for path in _patterns(options))
+                bool(paths) and any(_may_come(path, paths) for path in patterns(options))
             )
-            found += [(name, path) for path in sorted(paths) if _matches(path, options)]
+            found += [(name, path) for path in sorted(paths) if matches_pattern(path, options)]
             continue
         for path in listed(options):
             if path in paths:
@@ -110,14 +109,3 @@ def _may_come(path: str, existing: set[str]) -> bool:
     """Does the broker create this queue with its first message? A subqueue needs its parent."""
     parent = path.partition(";")[0]
     return kept_by_broker(path) and (parent == SYSTEM or parent in existing)
-
-
-def _patterns(options: Options) -> list[str]:
-    return [path_of(pattern, options.subQueue) for pattern in split(options.queuePattern)]
-
-
-def _matches(path: str, options: Options) -> bool:
-    """Does the path match one of the patterns? A pattern without a subqueue matches no subqueue."""
-    return any(
-        fnmatchcase(path, pattern) and (";" in pattern or ";" not in path) for pattern in _patterns(options)
-    )

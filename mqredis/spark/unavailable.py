@@ -48,20 +48,15 @@ def _in_locks(manager: QueueManager, path: str) -> list[bytes]:
     meta = manager.context.keys.own[0]
     header = manager.driver.command("HGET", meta, part(manager, path, PROPERTIES)) or b""
     single, names = locks.in_header(header)
-    found: list[bytes] = []
-    for text in _texts(manager, meta, names):
-        found += split_ids(locks.ids_in(text))
-    return found + single
+    packed = [lid for text in _texts(manager, meta, names) for lid in split_ids(locks.ids_in(text))]
+    return packed + single
 
 
 def _in_claims(manager: QueueManager, path: str) -> list[bytes]:
     """Ids in the pages of claims. Those of pages that are not packed are found among the locked ones, too."""
     text = manager.driver.command("HGET", part(manager, path, PROPERTIES), "pages") or b""
     names = [name for pages in PageList.parse_all(text.decode()) for name in pages.ids_fields()]
-    found: list[bytes] = []
-    for ids in _texts(manager, part(manager, path, STATES), names):
-        found += split_ids(ids)
-    return found
+    return [lid for ids in _texts(manager, part(manager, path, STATES), names) for lid in split_ids(ids)]
 
 
 def _texts(manager: QueueManager, key: str, names: list[bytes]) -> Iterable[bytes]:

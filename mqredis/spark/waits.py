@@ -76,7 +76,7 @@ class MessageWaiter:
             ((name, addresses),) = queues.items()
             return _wait(manager_of(url, name), addresses, seconds)
         if self._pool is None or self._pid != os.getpid():
-            self._pid, self._waits, self._pool = os.getpid(), {}, ThreadPoolExecutor(max(len(queues), 1))
+            self._pid, self._waits, self._pool = os.getpid(), {}, ThreadPoolExecutor(len(queues))
         for name, addresses in queues.items():
             if name not in self._waits:
                 self._waits[name] = self._pool.submit(_wait, manager_of(url, name), addresses, seconds)

@@ -21,6 +21,11 @@ pytestmark = pytest.mark.spark
         ({"startingPosition": str(4 << 56 | 7)}, "earliest, latest or a SequentialID"),  # a lookup id
         ({"startingPosition": '{"order": "latest"}'}, "'order', which is none of the queues to read"),
         ({"startingPosition": '{"shop/orders": "latest"}'}, "which is none of the queues"),
+        # A pattern without a subqueue matches no subqueue.
+        (
+            {"queue": "", "queuePattern": "o*", "startingPosition": '{"orders;x": "latest"}'},
+            "which is none of the queues",
+        ),
         ({"startingTimestamp": "²"}, "milliseconds since 1970"),
         ({"startingTimestamp": "noon"}, "milliseconds since 1970"),
         ({"startingPosition": "7", "startingTimestamp": "7"}, "not both"),
