@@ -89,11 +89,11 @@ def _finding(finding: Finding) -> str:
 def _doctor(arguments: Arguments, output: Output) -> Exit:
     with (
         open_manager(arguments, allow_eviction=True) as qm,
-        logged(arguments, qm, "repair", changes=arguments.repair) as told,
+        logged(arguments, qm, "repair", changes=arguments.repair) as set_result,
     ):
         report = qm.doctor(repair=arguments.repair)
         repaired = sum(finding.repaired for finding in report.everything)
-        told(f"repaired {counted(repaired, 'finding')}")
+        set_result(f"repaired {counted(repaired, 'finding')}")
     if output.json_lines:
         output.fields(report.model_dump(mode="json"))
     else:
@@ -118,10 +118,9 @@ def _resolve(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         found = qm.resolve(arguments.token)
     ids = [f"0x{lookup_id}" for lookup_id in found.lookup_ids]
+    status = [f"status {found.status:#010x}"] if found.outcome == "done" else []
     output.line(
-        " ".join(
-            [found.outcome, *([f"status {found.status:#010x}"] if found.outcome == "done" else []), *ids]
-        ),
+        " ".join([found.outcome, *status, *ids]),
         token=arguments.token,
         outcome=found.outcome,
         status=found.status,
@@ -132,9 +131,9 @@ def _resolve(arguments: Arguments, output: Output) -> None:
 def _throttle(arguments: Arguments, output: Output) -> None:
     on = arguments.switch == "on"
     text = "sends are refused" if on else "sends are accepted"
-    with open_manager(arguments) as qm, logged(arguments, qm, "throttle", on=on) as told:
+    with open_manager(arguments) as qm, logged(arguments, qm, "throttle", on=on) as set_result:
         qm.throttle(on)
-        told(text)
+        set_result(text)
     output.line(text, throttled=on)
 
 
@@ -142,8 +141,7 @@ def _quota(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         info = qm.info()
         found = {"messages": info.quota_messages, "bytes": info.quota_bytes}
-        given = {name: getattr(arguments, name) for name in found}
-        changes = {name: value for name, value in given.items() if value is not None}
+        changes = {name: value for name in found if (value := getattr(arguments, name)) is not None}
         if changes:
             found |= {name: None if value == "none" else value for name, value in changes.items()}
             with logged(arguments, qm, "quota", **changes):

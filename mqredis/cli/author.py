@@ -64,17 +64,17 @@ def logged(
     """
     result, count = "done", 0
 
-    def told(text: str, changed: int = 0) -> None:
+    def set_result(text: str, changed: int = 0) -> None:
         nonlocal result, count
         result, count = text, changed
 
     if not changes:
-        yield told
+        yield set_result
         return
     operator, token = operator_of(arguments, qm), secrets.token_urlsafe(18)
     operator.begin(action, queue, token=token, details=details)
     try:
-        yield told
+        yield set_result
     except BaseException as error:
         with suppress(MqError):  # the first error is the one to show
             outcome = {"error": f"{type(error).__name__}: {error}"[:OUTCOME_TEXT]}

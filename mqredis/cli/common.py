@@ -141,7 +141,7 @@ def receiving(qm: QueueManager, name: str) -> Iterator[Queue]:
 
 
 @contextmanager
-def saying(kind: type[MqError], text: str) -> Iterator[None]:
+def with_text(kind: type[MqError], text: str) -> Iterator[None]:
     """Replace the text of an error of this class by ``text``, which names options and commands."""
     try:
         yield

@@ -74,7 +74,6 @@ def _bash(table: dict[str, list[str]]) -> str:
 def _fish(table: dict[str, list[str]]) -> str:
     lines = ["# mqredis completion fish | source"]
     for path, words in sorted(table.items()):
-        seen = " ".join(path.split()) or "__fish_use_subcommand"
-        when = "__fish_use_subcommand" if not path else f"__fish_seen_subcommand_from {seen.split()[-1]}"
+        when = f"__fish_seen_subcommand_from {path.split()[-1]}" if path else "__fish_use_subcommand"
         lines.append(f"complete -c mqredis -n '{when}' -a '{' '.join(words)}'")
     return "\n".join(lines) + "\n"

@@ -81,10 +81,10 @@ def from_json(row: Any) -> Outgoing | None:
         raise InvalidArgument("it has neither body nor body_base64, so export did not write it")
     values = {name: _in(row[name]) for name in _SENT if name in row and name != "properties"}
     if "properties" in row:
-        given = row["properties"]  # a mapping, even if the only property has the name base64
-        values["properties"] = (
-            {name: _in(value) for name, value in given.items()} if isinstance(given, Mapping) else given
-        )
+        properties = row["properties"]  # a mapping, even if the only property has the name base64
+        if isinstance(properties, Mapping):
+            properties = {name: _in(value) for name, value in properties.items()}
+        values["properties"] = properties
     body = _bytes(row["body_base64"]) if "body_base64" in row else row.get("body", "")
     values["body"] = body.encode("utf-8") if isinstance(body, str) else body
     generated = lookup_id_of(values.get("message_id"))

@@ -122,14 +122,11 @@ class Output:
     def notice(self, text: str) -> None:
         """Say something to a person, on stderr; machines read the results only."""
         if not self.json_lines:
-            print(f"mqredis: {terminal.lines(text)}", file=sys.stderr)
+            self._report(text)
 
     def warning(self, text: str) -> None:
         """Say on stderr what a person or a machine has to know beside the results."""
-        print(
-            self.encode({"warning": text}) if self.json_lines else f"mqredis: {terminal.lines(text)}",
-            file=sys.stderr,
-        )
+        self._report(text, warning=text)
 
     def comment(self, text: str) -> None:
         """Print a comment on stderr, since another program may read the lines on stdout."""
@@ -146,10 +143,12 @@ class Output:
 
     def error(self, kind: str, text: str, status: int | None = None) -> None:
         """Say on stderr what went wrong."""
-        if self.json_lines:
-            print(self.encode({"error": kind, "text": text, "status": status}), file=sys.stderr)
-        else:
-            print(f"mqredis: {terminal.lines(text)}", file=sys.stderr)
+        self._report(text, error=kind, text=text, status=status)
+
+    def _report(self, line: str, **fields: Any) -> None:
+        """Print on stderr: ``line`` for people, ``fields`` for machines."""
+        text = self.encode(fields) if self.json_lines else f"mqredis: {terminal.lines(line)}"
+        print(text, file=sys.stderr)
 
     @staticmethod
     def encode(fields: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager, saying, with_pauses
+from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager, with_pauses, with_text
 from mqredis.cli.figures import figure
 from mqredis.cli.output import Output, counted
 from mqredis.cli.values import asked, chosen, match_options, number
@@ -127,26 +127,27 @@ def _json(text: str) -> Any:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is neither JSON nor 'none'") from None
 
 
-def _given(arguments: Arguments) -> dict[str, Any]:
+def _chosen_properties(arguments: Arguments) -> dict[str, Any]:
+    """The properties that the options of ``_properties`` give."""
     values = {name: getattr(arguments, name) for name in (*_options(), "retry")}
     return {name: None if value == "none" else value for name, value in values.items() if value is not None}
 
 
 def _create(arguments: Arguments, output: Output) -> None:
     text = f"queue {arguments.name!r:.140} exists already (--exist-ok: do not fail)"
-    hint = nullcontext() if arguments.exist_ok else saying(QueueExists, text)
-    given = _given(arguments)
+    hint = nullcontext() if arguments.exist_ok else with_text(QueueExists, text)
+    properties = _chosen_properties(arguments)
     with (
         open_manager(arguments) as qm,
         hint,
-        logged(arguments, qm, "create_queue", arguments.name, **given),
+        logged(arguments, qm, "create_queue", arguments.name, **properties),
     ):
         try:
-            info, created = qm.create_queue(arguments.name, **given), True
+            info, created = qm.create_queue(arguments.name, **properties), True
         except QueueExists:
             if not arguments.exist_ok:
                 raise
-            info, created = qm.create_queue(arguments.name, exist_ok=True, **given), False
+            info, created = qm.create_queue(arguments.name, exist_ok=True, **properties), False
     output.line(f"queue {info.name} {'was created' if created else 'exists'}", **info.model_dump())
 
 
@@ -170,7 +171,7 @@ def _info(arguments: Arguments, output: Output) -> None:
 
 
 def _set(arguments: Arguments, output: Output) -> None:
-    changes = _given(arguments)
+    changes = _chosen_properties(arguments)
     if not changes:
         raise InvalidArgument("nothing to set: name a property, for example --quota-messages 1000")
     with open_manager(arguments) as qm, logged(arguments, qm, "set_queue", arguments.name, **changes):
@@ -185,9 +186,9 @@ def _delete(arguments: Arguments, output: Output) -> None:
         if held and not arguments.yes:
             where = ", ".join(f"{each.name} holds {counted(each.messages, 'message')}" for each in held)
             raise InvalidArgument(f"{where}: add --yes to delete the queue all the same")
-        with logged(arguments, qm, "delete_queue", arguments.name) as told:
+        with logged(arguments, qm, "delete_queue", arguments.name) as set_result:
             removed = qm.delete_queue(arguments.name)
-            told(f"deleted {arguments.name} with {counted(removed, 'message')}", removed)
+            set_result(f"deleted {arguments.name} with {counted(removed, 'message')}", removed)
     output.line(
         f"deleted {arguments.name} with {counted(removed, 'message')}", name=arguments.name, removed=removed
     )
@@ -198,10 +199,10 @@ def _purge(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm, qm.open(existing(qm, arguments.name), Access.RECEIVE) as queue:
         total = None if how else qm.queue_info(arguments.name).ready
         with (
-            logged(arguments, qm, "purge", arguments.name, **asked(arguments)) as told,
+            logged(arguments, qm, "purge", arguments.name, **asked(arguments)) as set_result,
             output.counter("purging", total) as tick,
         ):
             removed = queue.purge(**how)
             tick(removed)
-            told(f"removed {counted(removed, 'message')} of {arguments.name}", removed)
+            set_result(f"removed {counted(removed, 'message')} of {arguments.name}", removed)
     output.line(f"removed {counted(removed, 'message')}", name=arguments.name, removed=removed)

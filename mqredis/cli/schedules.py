@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mqredis.cli.author import operator_of, operator_options
-from mqredis.cli.common import Arguments, Subparsers, command, open_manager, saying
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager, with_text
 from mqredis.cli.form import to_json
 from mqredis.cli.messages import message_fields, message_options
 from mqredis.cli.output import Output
@@ -55,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
 
 def _known(arguments: Arguments) -> AbstractContextManager[None]:
     text = f"there is no schedule {arguments.name!r:.140}: see mqredis schedules list"
-    return saying(ScheduleNotFound, text)
+    return with_text(ScheduleNotFound, text)
 
 
 def _row(schedule: ScheduleInfo) -> dict[str, Any]:

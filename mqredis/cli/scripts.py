@@ -13,7 +13,7 @@ from typing import Any
 
 from mqredis.cli.common import Arguments, Subparsers, command, given_settings
 from mqredis.cli.exits import Exit
-from mqredis.cli.output import Output, counted
+from mqredis.cli.output import Output
 from mqredis.drivers import deploy
 from mqredis.errors import AccessDenied
 from mqredis.operations.context import prepared
@@ -74,5 +74,5 @@ def _check(arguments: Arguments, output: Output) -> Exit:
 
 def _clean(arguments: Arguments, output: Output) -> None:
     for done in deploy.clean(*_where(arguments)):
-        text = counted(done.count, "library") if done.count == 1 else f"{done.count} libraries"
-        output.line(f"{done.server}: deleted {text} of other releases", **asdict(done))
+        text = f"{done.count} {'library' if done.count == 1 else 'libraries'} of other releases"
+        output.line(f"{done.server}: deleted {text}", **asdict(done))

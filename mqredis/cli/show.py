@@ -185,12 +185,12 @@ def _claims(arguments: Arguments, output: Output) -> None:
 
 
 def _trail(arguments: Arguments, output: Output) -> None:
-    given: str = arguments.message
-    message = int(given, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", given) else identifier_of(given)
+    text: str = arguments.message
+    message = int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else identifier_of(text)
     with open_manager(arguments) as qm:
         found = qm.trail(arguments.queue, message)
         if not found:
-            raise MessageNotFound(_no_trail(qm, arguments.queue, given))
+            raise MessageNotFound(_no_trail(qm, arguments.queue, text))
     rows = [dataclasses.asdict(entry) for entry in found]
     for row in rows:
         row["lookup_id"] = None if row["lookup_id"] is None else hex_id(row["lookup_id"])

@@ -99,9 +99,9 @@ def _export(arguments: Arguments, output: Output) -> None:
         info = qm.queue_info(existing(qm, arguments.queue))
         total = info.ready if arguments.drain else info.ready + info.delayed
         log = logged(arguments, qm, "drain", arguments.queue, changes=arguments.drain, **asked(arguments))
-        with _target(arguments.file, new=arguments.drain) as file, log as told:
+        with _target(arguments.file, new=arguments.drain) as file, log as set_result:
             rows = (
-                _drained(arguments, qm, file, how, done, told)
+                _drained(arguments, qm, file, how, done, set_result)
                 if arguments.drain
                 else exported(arguments, qm, **how)
             )
@@ -147,7 +147,7 @@ def _drained(
     file: IO[str],
     how: dict[str, Any],
     done: _Exported,
-    told: Callable[[str, int], None],
+    set_result: Callable[[str, int], None],
 ) -> Generator[dict[str, Any]]:
     """Lock a batch, hand it out to be written, and commit it together with locking the next one.
 
@@ -167,7 +167,7 @@ def _drained(
                     f"locks ended while they were written. Those of the {done.removed} lines before were removed"
                 )
             done.removed += len(written)
-            told(
+            set_result(
                 f"exported and removed {counted(done.removed, 'message')} of {arguments.queue}", done.removed
             )
             if not locks:
@@ -218,11 +218,11 @@ def _import(arguments: Arguments, output: Output) -> None:
         open_manager(arguments) as qm,
         qm.open(arguments.queue, Access.SEND) as queue,
         _source(arguments.file) as file,
-        logged(arguments, qm, "import", arguments.queue) as told,
+        logged(arguments, qm, "import", arguments.queue) as set_result,
         done,
     ):
         lines = islice(enumerate(output.progress(file, "importing"), 1), arguments.skip, None)
-        told(done.text(), 0)
+        set_result(done.text(), 0)
         try:
             for batch in _batches(lines):
                 alive = [message for message in batch.messages if message is not None]
@@ -232,7 +232,7 @@ def _import(arguments: Arguments, output: Output) -> None:
                 done.lines = batch.last
                 done.sent += len(alive)
                 done.expired += len(batch.messages) - len(alive)
-                told(done.text(), done.sent)
+                set_result(done.text(), done.sent)
         except BaseException:  # an interruption, too
             if done.sent:
                 text = f"sent the first {counted(done.sent, 'message')}, and then failed"
@@ -316,7 +316,7 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
         source = existing(qm, arguments.source)
         details = asked(arguments) | {"to": arguments.to, "limit": arguments.limit}
         with (
-            logged(arguments, qm, "redrive", source, **details) as told,
+            logged(arguments, qm, "redrive", source, **details) as set_result,
             output.counter("putting back", total) as tick,
         ):
 
@@ -333,7 +333,7 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
                 **how,
             )
             result = f"put back {counted(moved, 'message')} of {source}"
-            told(result, moved)
+            set_result(result, moved)
     output.line(result, source=source, messages=moved)
     return Exit.DONE if moved else Exit.NOTHING
 

@@ -103,14 +103,14 @@ def app(
             await checking
         await console.managers.close()
 
-    made = Starlette(
+    application = Starlette(
         routes=_routes(console),
         middleware=[Middleware(SecurityHeaders)],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
-    made.state.console = console
-    return made
+    application.state.console = console
+    return application
 
 
 class Static(StaticFiles):

@@ -76,7 +76,7 @@ def charts_of(history: QueueHistory, span: Span) -> tuple[Chart, ...]:
     times = _times(history.periods[-1].start, span)
     counted = {field: _values(history.periods, field) for field, _ in COUNTS}
     top = _top_of_counts(max(value or 0 for values in counted.values() for value in values))
-    told = ", ".join(
+    totals = ", ".join(
         f"{number(sum(getattr(p, field) for p in history))} {name.lower()}" for field, name in COUNTS
     )
     lines = tuple(Line(field, name, _pieces(counted[field], span.slots, top)) for field, name in COUNTS)
@@ -87,7 +87,7 @@ def charts_of(history: QueueHistory, span: Span) -> tuple[Chart, ...]:
     title = f"Messages in each {each}"
     age_line = Line(AGE[0], AGE[1], _pieces(ages, span.slots, top_age))
     return (
-        Chart(title, f"{title}, {span.title.lower()}: {told}", number(top), times, lines),
+        Chart(title, f"{title}, {span.title.lower()}: {totals}", number(top), times, lines),
         Chart(
             "Age of the oldest message",
             f"Age of the oldest message, {span.title.lower()}: {duration(oldest)} at most",

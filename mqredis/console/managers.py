@@ -29,41 +29,41 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 class Managers:
     """Queue managers by the name in their addresses. Those given as a URL or settings are connected to at first use."""
 
-    def __init__(self, given: Where | Mapping[str, Where] | None, read_only: bool) -> None:
+    def __init__(self, managers: Where | Mapping[str, Where] | None, read_only: bool) -> None:
         self._read_only = read_only
-        if given is None:
-            given = Settings.from_env()
-        places: Iterable[object] = given.values() if isinstance(given, Mapping) else (given,)
+        if managers is None:
+            managers = Settings.from_env()
+        places: Iterable[object] = managers.values() if isinstance(managers, Mapping) else (managers,)
         for where in places:
             if not isinstance(where, Where):
                 raise InvalidArgument(
                     "managers: give an open queue manager of mqredis.asyncio, a URL or Settings, not "
                     + type_name(where)
                 )
-        self._given = dict(given) if isinstance(given, Mapping) else {_name_of(given): given}
-        if not self._given:
+        self._places = dict(managers) if isinstance(managers, Mapping) else {_name_of(managers): managers}
+        if not self._places:
             raise InvalidArgument("managers: name at least one queue manager")
-        for name in self._given:
+        for name in self._places:
             if not _NAME.fullmatch(name):
                 raise InvalidArgument(
                     f"managers: {name!r:.80} is not 1 to 60 letters, digits, '.', '_' or '-'"
                 )
         self._open: dict[str, QueueManager] = {}
-        self._locks = {name: asyncio.Lock() for name in self._given}
+        self._locks = {name: asyncio.Lock() for name in self._places}
 
     @property
     def names(self) -> list[str]:
         """The names, in the order in which they were given."""
-        return list(self._given)
+        return list(self._places)
 
     async def get(self, name: str) -> QueueManager:
         """The open queue manager of this name, which is one of ``names``. Raises what ``connect`` raises.
 
         A client whose data are gone has said so to the visitor who saw it first; the next one gets a new client.
         """
-        given = self._given[name]
-        if isinstance(given, QueueManager):
-            return given
+        where = self._places[name]
+        if isinstance(where, QueueManager):
+            return where
         async with self._locks[name]:
             if name in self._open and self._open[name].driver.stopped:
                 log.warning(
@@ -71,7 +71,7 @@ class Managers:
                 )
                 await self._open.pop(name).close()
             if name not in self._open:
-                settings = given if isinstance(given, Settings) else Settings.from_env(url=given)
+                settings = where if isinstance(where, Settings) else Settings.from_env(url=where)
                 # The console also has to show a server that would lose messages: its doctor says so.
                 changes = {"allow_eviction": True, "read_only": settings.read_only or self._read_only}
                 settings = settings.model_copy(update=changes)
@@ -99,13 +99,9 @@ class Managers:
             await self._open.popitem()[1].close()
 
 
-def _name_of(given: Where) -> str:
+def _name_of(where: Where) -> str:
     """The name of a manager that was given without one."""
-    name = (
-        "default"
-        if isinstance(given, str)
-        else given.name
-        if isinstance(given, QueueManager)
-        else given.manager
-    )
+    if isinstance(where, str):
+        return "default"
+    name = where.name if isinstance(where, QueueManager) else where.manager
     return name if _NAME.fullmatch(name) else "manager"

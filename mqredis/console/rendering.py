@@ -24,7 +24,7 @@ def theme_of(request: Request) -> str:
 
 def _environment() -> Environment:
     """Templates of the package. Every value is escaped, and a name that a template misspells is an error."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("mqredis.console"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -32,8 +32,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(formats.FILTERS)
-    return made
+    environment.filters.update(formats.FILTERS)
+    return environment
 
 
 TEMPLATES = _environment()

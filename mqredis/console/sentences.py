@@ -51,75 +51,77 @@ _OTHERS = {
 }
 
 
-def sentence(operator: str, action: str, queue: str, changed: int, finished: bool, told: Details) -> str:
+def sentence(operator: str, action: str, queue: str, changed: int, finished: bool, details: Details) -> str:
     """An entry as a sentence. ``changed``: messages that the action has changed so far; of an action on anything else
     not 0 if it has changed something."""
     pattern = _ON_MESSAGES.get(action) or _OTHERS.get(action)
-    if pattern is None or "cut" in told:
-        return of_other_calls(operator, action, queue, told)
-    said = f"{operator} {pattern.format_map(_words(queue, changed, told))}"
+    if pattern is None or "cut" in details:
+        return of_other_calls(operator, action, queue, details)
+    text = f"{operator} {pattern.format_map(_words(queue, changed, details))}"
     if action in _OTHERS:
-        return said + ("." if changed else ", which changed nothing.")
-    return f"{said}{_choice(told)}{'' if finished else ', and has not finished'}."
+        return text + ("." if changed else ", which changed nothing.")
+    return f"{text}{_choice(details)}{'' if finished else ', and has not finished'}."
 
 
-def messages_of(told: Details) -> list[int]:
+def messages_of(details: Details) -> list[int]:
     """Lookup ids of the messages that an entry names. Callers of ``Operator.begin`` give any details."""
-    ids = told.get("lookup_ids") or [told.get("lookup_id")]
+    ids = details.get("lookup_ids") or [details.get("lookup_id")]
     known = (each for each in ids if isinstance(each, str)) if isinstance(ids, list) else ()
     return [int(each, 16) for each in known if LOOKUP_ID.fullmatch(each)]
 
 
-def of_other_calls(operator: str, action: str, queue: str, told: Details) -> str:
+def of_other_calls(operator: str, action: str, queue: str, details: Details) -> str:
     """The sentence for an action that other calls carry out, as its caller told it."""
     what = action.replace("_", " ")
-    if "result" in told:
-        return f"{operator}, {what}: {told['result']}"
+    if "result" in details:
+        return f"{operator}, {what}: {details['result']}"
     where = f"{what} on {queue}" if queue else what
-    if "error" in told:
-        return f"{operator}, {where}, failed: {told['error']}"
-    given = [f"{name.replace('_', ' ')} {_value(value)}" for name, value in told.items() if name != "cut"]
-    return f"{operator} began {where}" + (f" ({', '.join(given)})" if given else "") + "."
+    if "error" in details:
+        return f"{operator}, {where}, failed: {details['error']}"
+    values = [f"{name.replace('_', ' ')} {_value(value)}" for name, value in details.items() if name != "cut"]
+    return f"{operator} began {where}" + (f" ({', '.join(values)})" if values else "") + "."
 
 
-def _words(queue: str, changed: int, told: Details) -> dict[str, str]:
+def _words(queue: str, changed: int, details: Details) -> dict[str, str]:
     """The words that sentences are made of. "value" is that of ``commands.bulk.Action``: a name, a time or a digit."""
-    value = str(told.get("value") or "")
+    value = str(details.get("value") or "")
     target = keys.decode(value)
     return {
         "queue": queue,
-        "messages": _messages(changed, told),
+        "messages": _messages(changed, details),
         "value": value,
         "target": target,
         "into": f" into {target}" if target else "",
         "kept": f", to be kept there for {formats.exact(int(value) / 1000)}" if value.isdigit() else "",
         "due": _due(value),
-        "rejected": _behind("reject", told),
-        "reason": _behind("reason", told),
-        "readers": f"the consumer {told['consumer']}" if told.get("consumer") else f"{queue} for workers",
-        "times": _times(told),
-        **{name: str(told.get(name, "")) for name in ("transaction", "worker", "schedule")},
+        "rejected": _behind("reject", details),
+        "reason": _behind("reason", details),
+        "readers": f"the consumer {details['consumer']}"
+        if details.get("consumer")
+        else f"{queue} for workers",
+        "times": _times(details),
+        **{name: str(details.get(name, "")) for name in ("transaction", "worker", "schedule")},
     }
 
 
-def _messages(changed: int, told: Details) -> str:
+def _messages(changed: int, details: Details) -> str:
     """The messages that an action has changed, by the id of the only one, or by their number."""
-    ids = messages_of(told)
+    ids = messages_of(details)
     if len(ids) == 1:
         return f"the message {hex_id(ids[0])}"
-    delayed = told.get("scheduled")
+    delayed = details.get("scheduled")
     return formats.plural(
         changed, "message" if delayed is None else "delayed message" if delayed else "available message"
     )
 
 
-def _choice(told: Details) -> str:
+def _choice(details: Details) -> str:
     """Which messages were chosen, and how many at most."""
-    terms = [str(told["selector"])] if told.get("selector") else []
-    match = told.get("match")
+    terms = [str(details["selector"])] if details.get("selector") else []
+    match = details.get("match")
     if isinstance(match, Mapping):
         terms += [f"{name.replace('_', ' ')} = {value}" for name, value in match.items()]
-    most = f", at most {told['limit']:,}" if isinstance(told.get("limit"), int) else ""
+    most = f", at most {details['limit']:,}" if isinstance(details.get("limit"), int) else ""
     return (f": those with {' and '.join(terms)}" if terms else "") + most
 
 
@@ -131,17 +133,17 @@ def _due(value: str) -> str:
     return f"{time_at(int(value)):%Y-%m-%d %H:%M:%S} UTC" if value.isdigit() else value
 
 
-def _behind(name: str, told: Details) -> str:
+def _behind(name: str, details: Details) -> str:
     """A detail in parentheses, as the end of a sentence; "" without it."""
-    return f" ({told[name]})" if told.get(name) else ""
+    return f" ({details[name]})" if details.get(name) else ""
 
 
-def _times(told: Details) -> str:
-    when = told.get("when")
-    times = f"at {when} {told.get('timezone', '')}".rstrip()
+def _times(details: Details) -> str:
+    when = details.get("when")
+    times = f"at {when} {details.get('timezone', '')}".rstrip()
     if isinstance(when, int | float):
         times = f"every {formats.exact(float(when))}"
-    return times + (", and is paused" if told.get("paused") is True else "")
+    return times + (", and is paused" if details.get("paused") is True else "")
 
 
 def _value(value: object) -> str:

@@ -95,8 +95,8 @@ class Visit:
 
     def root(self, path: str, **query: object) -> str:
         """The address of a path of the console, under the prefix where the console is mounted."""
-        given = {name: value for name, value in query.items() if value not in (None, "")}
-        return f"{self.request.scope.get('root_path', '')}{path}" + (f"?{urlencode(given)}" if given else "")
+        arguments = urlencode({name: value for name, value in query.items() if value not in (None, "")})
+        return f"{self.request.scope.get('root_path', '')}{path}" + (f"?{arguments}" if arguments else "")
 
     def link(self, path: str, **query: object) -> str:
         """The address of a page of the queue manager at hand."""
@@ -160,8 +160,8 @@ def admitted(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaita
             raise HTTPException(404, f"This console shows no queue manager {visit.name!r:.60}.")
         if request.method == "POST":
             await visit.form()
-        elif told := visit.query.get("done"):
-            visit.notice = console.signer.read_notice(cookie.nonce, told)
+        elif notice := visit.query.get("done"):
+            visit.notice = console.signer.read_notice(cookie.nonce, notice)
         response = await endpoint(visit)
         if known is None:
             set_cookie(response, request, console.signer.cookie, fresh, COOKIE_SECONDS)

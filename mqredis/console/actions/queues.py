@@ -98,8 +98,8 @@ async def _limits(manager: QueueManager, values: Values) -> str:
     if trail is not None:
         changes["trail"] = trail
     await manager.update_queue(needed(values, "queue"), **changes)
-    told = [f"{name.replace('_', ' ')} {_limit(value)}" for name, value in changes.items()]
-    return f"The limits of {values['queue']} are now: {', '.join(told)}."
+    limits = [f"{name.replace('_', ' ')} {_limit(value)}" for name, value in changes.items()]
+    return f"The limits of {values['queue']} are now: {', '.join(limits)}."
 
 
 def _limit(value: float | None) -> str:
