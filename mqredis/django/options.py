@@ -53,10 +53,10 @@ class Options(BaseModel):
     """Fields of ``mqredis.Settings``."""
 
 
-def options_of(given: Mapping[str, Any], alias: str) -> Options:
+def options_of(options: Mapping[str, Any], alias: str) -> Options:
     """Check the options. Raises ImproperlyConfigured."""
     with translated(Options, f"TASKS[{alias!r}]['OPTIONS']:", lambda text, _: ImproperlyConfigured(text)):
-        return Options(**{str(name).lower(): value for name, value in given.items()})
+        return Options(**{str(name).lower(): value for name, value in options.items()})
 
 
 class Client:

@@ -62,7 +62,7 @@ class Runner:
         self.worker.consumer(
             *names,
             concurrency=concurrency,
-            lease=backend.given.lease,
+            lease=backend.parsed_options.lease,
             # `handle` ends the attempts, so that the result of the task tells why.
             retry=Retry(attempts=None),
             create={},
@@ -85,13 +85,13 @@ class Runner:
     def _run(self, message: Message) -> None:
         try:
             result = self.backend.read(message.body)
-            if self.backend.given.result_ttl:
+            if self.backend.parsed_options.result_ttl:
                 result = self._latest(result)
         except InvalidArgument as error:
             raise Reject(str(error)) from None
         if result.is_finished and not _ended_by_losses(result):
             return  # a worker died after it had stored the result and before it removed the message
-        if message.attempts > self.backend.given.max_attempts:
+        if message.attempts > self.backend.parsed_options.max_attempts:
             lost = WorkerLost(f"its worker was lost {message.attempts - 1} times")
             if not result.is_finished:
                 self._fail(result, lost)

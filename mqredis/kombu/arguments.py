@@ -43,8 +43,8 @@ class Declared:
 
     def label(self) -> str:
         """The arguments as the label of a queue, such as ``kombu {"ttl_ms": 1000}``; "" if there are none."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        text = PREFIX + json.dumps(given) if given else ""
+        declared = {name: value for name, value in asdict(self).items() if value is not None}
+        text = PREFIX + json.dumps(declared) if declared else ""
         if len(text) > MAX_LABEL:
             raise refused("the names of exchange and routing key of dead letters are too long")
         return text

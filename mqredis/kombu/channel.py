@@ -122,19 +122,18 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         key = declared.dead_key
         if key is None:
             key = message["properties"].get("delivery_info", {}).get("routing_key") or queue
-        found = sorted(set(self._lookup(exchange, key)) - {queue, None, ""})
-        if len(found) > 1:
-            self._warn_of_one_target(queue, found)
-        return quote(found[0]) if found else None
+        targets = sorted(set(self._lookup(exchange, key)) - {queue, None, ""})
+        if len(targets) > 1:
+            self._warn_of_one_target(queue, targets)
+        return quote(targets[0]) if targets else None
 
-    def _warn_of_one_target(self, queue: str, found: list[str]) -> None:
+    def _warn_of_one_target(self, queue: str, targets: list[str]) -> None:
         """Log which queue gets the dead letters, once for each queue in this process, and not for each message."""
         key = self.store.manager.context.keys.tag, queue
         if key not in _WARNED:
             _WARNED.add(key)
-            log.warning(
-                "dead letters of %r go to %r, the first by name, and not to all of %r", queue, found[0], found
-            )
+            text = "dead letters of %r go to %r, the first by name, and not to all of %r"
+            log.warning(text, queue, targets[0], targets)
 
     # ---- queues and bindings ---------------------------------------------------------------------
 
@@ -175,13 +174,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         """Delete a queue with its bindings."""
         if if_empty and self._size(queue):
             return
-        if if_unused and self._used(queue):
+        if if_unused and (self._has_consumer(queue) or self.store.others_read(queue)):
             return
         self.store.delete(queue)
         self.state.queue_bindings_delete(queue)
-
-    def _used(self, queue: str) -> bool:
-        return self._has_consumer(queue) or self.store.others_read(queue)
 
     def _has_consumer(self, queue: str) -> bool:
         """Does a channel of this connection consume the queue?"""

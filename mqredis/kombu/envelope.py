@@ -69,8 +69,7 @@ def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
     properties = envelope.properties
     info = properties.get("delivery_info")
     info = dict(info) if info and isinstance(info, dict) else {"exchange": "", "routing_key": message.queue}
-    again = message.delivery_count > 1
-    info["redelivered"] = again
+    info["redelivered"] = redelivered = message.delivery_count > 1
     properties.update(delivery_tag=delivery_tag, delivery_info=info)
     return {
         "body": _text(message.body) if envelope.is_text else message.body,
@@ -78,7 +77,7 @@ def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
         "content-encoding": envelope.content_encoding or "binary",
         "headers": {**envelope.headers, **_death(message)},
         "properties": properties,
-        "redelivered": again,
+        "redelivered": redelivered,
     }
 
 

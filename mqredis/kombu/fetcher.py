@@ -152,9 +152,6 @@ class Fetcher:
         with contextlib.suppress(MqError):  # else their leases end
             self._transport.locks.give_back(found[1])
 
-    def _is_outdated(self) -> bool:
-        return self._outdated
-
     def _on_readable(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._reading.recv(4096):
@@ -172,7 +169,7 @@ class Fetcher:
                 requests, self._asleep, self._outdated = self._requests, True, False
             found: Found | Exception | None
             try:
-                found = fetch(self._transport, requests, _WAIT_SECONDS, self._scope, self._is_outdated)
+                found = fetch(self._transport, requests, _WAIT_SECONDS, self._scope, lambda: self._outdated)
             except Exception as error:  # noqa: BLE001 - ``deliver`` raises it in the event loop's thread
                 found = error
             self._fetched(found)

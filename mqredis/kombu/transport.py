@@ -259,13 +259,13 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         self._fetcher = Fetcher(self, loop)
 
 
-def _ssl_options(given: dict[str, Any]) -> dict[str, object]:
+def _ssl_options(use_ssl: dict[str, Any]) -> dict[str, object]:
     """Options of a rediss URL from ``broker_use_ssl``; None stands for the default. Raises InvalidArgument."""
-    if unknown := sorted(map(str, given.keys() - set(SSL_OPTIONS))):
+    if unknown := sorted(map(str, use_ssl.keys() - set(SSL_OPTIONS))):
         raise InvalidArgument(
             f"unknown option {unknown[0]!r:.60} in broker_use_ssl; known options: {' '.join(SSL_OPTIONS)}"
         )
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in use_ssl.items() if value is not None}
     verify = options.get("ssl_cert_reqs")
     if isinstance(verify, ssl.VerifyMode):
         options["ssl_cert_reqs"] = _VERIFY[verify]

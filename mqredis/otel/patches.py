@@ -41,8 +41,7 @@ from mqredis.otel.recorder import (
     links_of,
 )
 
-Originals = dict[tuple[type, str], Any]
-_originals: Originals = {}
+_originals: dict[tuple[type, str], Any] = {}
 # Is a method under way that makes a span? One that it calls makes none, such as ``receive`` in ``lock(transaction=)``.
 _under_way: ContextVar[bool] = ContextVar("mqredis.otel", default=False)
 
@@ -115,8 +114,9 @@ class _Send(_Span):
     def __enter__(self) -> Self:
         self.extra = self.place()
         self.span = self.recorder.start(self.common, self.extra)
-        self.token = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
-        self.token.__enter__()
+        # The context manager that makes the span the present one, until ``finish``.
+        self.present = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
+        self.present.__enter__()
         try:
             self.inject(carrier())
         except BaseException as error:
@@ -133,15 +133,15 @@ class _Send(_Span):
             properties = self.kwargs.get("properties")
             if properties is None:
                 properties = {}
-            if isinstance(properties, Mapping) and len({**context, **properties}) <= MAX_PROPERTIES:
-                self.kwargs["properties"] = {**context, **properties}
+            if isinstance(properties, Mapping) and len(both := {**context, **properties}) <= MAX_PROPERTIES:
+                self.kwargs["properties"] = both
 
     def sent(self) -> list[Sent]:
         """The result of the send."""
         return [self.result] if isinstance(self.result, Sent) else []
 
     def finish(self, error: BaseException | None) -> None:
-        self.token.__exit__(None, None, None)
+        self.present.__exit__(None, None, None)
         if error is None:
             self.span.set_attributes(described(self.sent(), self.batch))
         labels = self.recorder.end(self.span, self.common, self.began, error)
@@ -202,8 +202,9 @@ class _SettleMany(_Span):
 
     def finish(self, error: BaseException | None) -> None:
         locks = self.argument(0, "locks")
-        given = locks if isinstance(locks, Sequence) else ()
-        messages = [lock.message for lock in given if isinstance(lock, Locked)]
+        if not isinstance(locks, Sequence):
+            locks = ()
+        messages = [lock.message for lock in locks if isinstance(lock, Locked)]
         self.record(messages, described(messages, True), error)
 
 

@@ -171,13 +171,9 @@ class Processing:
         if not batch:
             extra["messaging.mqredis.delivery_count"] = messages[0].delivery_count
         links = links_of(messages)
-        self._context = context_of(messages[0]) if not batch and links else Context()
-        self.span = recorder.start(
-            self._common,
-            extra,
-            context=self._context if not batch and links else None,
-            links=links if batch else (),
-        )
+        parent = context_of(messages[0]) if links and not batch else None
+        self._context = parent or Context()
+        self.span = recorder.start(self._common, extra, context=parent, links=links if batch else ())
         # The error of the handler.
         self.error: BaseException | None = None
 

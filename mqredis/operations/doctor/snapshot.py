@@ -195,7 +195,7 @@ def _names_in_headers(store: Store) -> Iterator[str]:
 
 def _read_keys(store: Store, names: Sequence[str], place: str) -> Steps[None]:
     """Read the keys of these queues. ``place``: where lua/audit.lua begins (ARGV there)."""
-    views = {}
+    views = {}  # the queues by each of their keys
     for path in names:
         queue_keys = store.manager.queue(path)
         store.queues[path] = view = QueueView(path, dict(zip(QUEUE_PARTS, queue_keys, strict=True)))
@@ -207,15 +207,10 @@ def _read_keys(store: Store, names: Sequence[str], place: str) -> Steps[None]:
             store.consistent = False
         store.history = page.history
         for letter, row in page.rows:
-            _place(store, views, letter, row)
+            _ROWS[letter](store, views.get(_text(row[0])), *row)
         place = page.place
         if not place:
             break
-
-
-def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[bytes]) -> None:
-    """Store one row of lua/admin/audit.lua. ``views``: the queues of this page, by each of their keys."""
-    _ROWS[letter](store, views.get(_text(row[0])), *row)
 
 
 def _key(store: Store, _: QueueView | None, key: bytes, kind: bytes, ttl_ms: bytes) -> None:

@@ -61,10 +61,10 @@ def pages(store: Store) -> Faults:
             elif (
                 pages.number == claim.number and claim.sealed == COMPLETE and claim.committed < claim.sequence
             ):
-                score, said = NEVER + pages.number, pages.packed + pages.loose
+                score, listed = NEVER + pages.number, pages.packed + pages.loose
                 have = sum(record.deadline == score for record in view.records.values())
-                if have != said:
-                    yield Fault("claim.pages", where, f"its pages say {said} messages, it holds {have}")
+                if have != listed:
+                    yield Fault("claim.pages", where, f"its pages say {listed} messages, it holds {have}")
 
 
 def _claim(text: str | None) -> Claim | None:

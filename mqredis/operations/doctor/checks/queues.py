@@ -135,9 +135,9 @@ def counters(store: Store) -> Faults:
             truth["sub_messages"] = sum(len(other.records) for other in below)
             truth["sub_bytes"] = sum(size_of(record) for other in below for record in other.records.values())
         for name, total in truth.items():
-            said = view.fields.get(name, "0" if name.startswith("sub_") else None)
-            if said != str(total):
-                text = f"says {said}, there are {total}"
+            counter = view.fields.get(name, "0" if name.startswith("sub_") else None)
+            if counter != str(total):
+                text = f"says {counter}, there are {total}"
                 edits = (
                     Edit("count" if name in QUEUE_COUNTS else "hset", view.keys[PROPERTIES], name, total),
                 )
@@ -181,8 +181,8 @@ def _config(
     damaged: Collection[str],
 ) -> Faults:
     """The config repeats these parts. ``damaged``: fields that cannot be read."""
-    said = fields.get("config", "")
-    if said and said != between.join(fields.get(name, "") for name in parts):
+    config = fields.get("config", "")
+    if config and config != between.join(fields.get(name, "") for name in parts):
         # Without a config a script makes it from the fields: of damaged ones, none that a script could read.
         edits = () if set(parts) & set(damaged) else (Edit("hdel", key, "config"),)
-        yield Fault("config", where, f"config {said!r} is not what its fields say", edits)
+        yield Fault("config", where, f"config {config!r} is not what its fields say", edits)

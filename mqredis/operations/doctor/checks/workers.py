@@ -20,9 +20,9 @@ def workers(store: Store) -> Faults:
         try:
             parse_field(field, text, 0, 0)
         except (ValueError, TypeError, KeyError, AttributeError):
-            told = f"its text is {shown(text)!r:.200}"
+            problem = f"its text is {shown(text)!r:.200}"
             if kind[:1] in KINDS:  # to remove it would end the pause
-                yield Fault("pause.malformed", shown(field), f"{told}: resume it, and pause it again")
+                yield Fault("pause.malformed", shown(field), f"{problem}: resume it, and pause it again")
             else:  # a worker that lives writes it again
                 edit = Edit("hdel", store.manager.workers, field)
-                yield Fault("worker.malformed", shown(field), told, (edit,))
+                yield Fault("worker.malformed", shown(field), problem, (edit,))
