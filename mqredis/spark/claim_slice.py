@@ -46,8 +46,8 @@ class ClaimSlice(InputPartition):
         reader = Reader(manager, place, Builder(columns.arrow(schema)), batch_id=self.batch_id)
         for done in range(0, self.count, options.fetchSize):
             count = min(options.fetchSize, self.count - done)
-            who = (self.owner, self.lineage, self.sequence)
-            ids = manager.run(perform(commands.read(queue, *who, self.offset + done, count)))
+            page = commands.read(queue, self.owner, self.lineage, self.sequence, self.offset + done, count)
+            ids = manager.run(perform(page))
             if len(ids) != count:
                 raise SourceError(f"mqredis: the claim on queue {place.path!r} is incomplete")
             batch = reader.batch(ids, "locked", strict=options.failOnDataLoss)

@@ -189,12 +189,12 @@ class ReceiveReader(StreamReader):
         queue = Address(manager.context.keys, path, plan.generation)
         # A claim that is not the first one of its checkpoint follows the claim before, unless that was lost.
         is_first = plan.sequence == plan.initial + 1 or not self.options.failOnDataLoss
-        who = (offset.owner, offset.lineage, plan.sequence)
+        owner, lineage, sequence = offset.owner, offset.lineage, plan.sequence
         order = Order(plan.wanted, plan.most_bytes or None, plan.after, plan.bound, self.match)
 
         def claim() -> Claimed:
-            operation = pipelines.claim(queue, *who, order, is_first, lambda: kill_point("mid-claim"))
-            return manager.run(operation)
+            after_page = partial(kill_point, "mid-claim")
+            return manager.run(pipelines.claim(queue, owner, lineage, sequence, order, is_first, after_page))
 
         try:
             # A search continues where the call before has stopped, which only one thread can.
@@ -203,12 +203,15 @@ class ReceiveReader(StreamReader):
             if self.options.failOnDataLoss:
                 raise deleted(name, path) from None
             return []
-        self.claimed[key] = plan.sequence
+        self.claimed[key] = sequence
         place = Place(self.options.address, name, path, plan.generation)
-        identity = batch_id(name, path, offset.owner, plan.sequence)
+        identity = batch_id(name, path, owner, sequence)
         parts = pieces(self.options, claimed.count)
         cuts = [n * claimed.count // parts for n in range(parts)] + [claimed.count]
-        return [ClaimSlice(place, *who, low, high - low, identity) for low, high in pairwise(cuts)]
+        return [
+            ClaimSlice(place, owner, lineage, sequence, low, high - low, identity)
+            for low, high in pairwise(cuts)
+        ]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Receive everything up to this offset, or move it to the journal where the queue keeps one. What

@@ -73,9 +73,9 @@ def ddl(without: Collection[str] = ()) -> str:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in kept)
 
 
-def full(headers: bool, with_body: bool) -> str:
+def full(with_headers: bool, with_body: bool) -> str:
     """The schema of a source with these options, as text: Spark parses it, and hands it to the reader."""
-    hidden = set() if headers else {"properties", "headers", "system_headers"}
+    hidden = set() if with_headers else {"properties", "headers", "system_headers"}
     if not with_body:
         hidden.add("body")
     return ddl(hidden)

@@ -193,5 +193,6 @@ class Portion:
 
     def call(self, manager: keys.ManagerKeys, sink: str, batch: int, ttl_ms: int) -> Call[bool]:
         """The call of stage.lua that appends the messages to the stage."""
-        what = (self.messages, self.bytes, self.special, self.elements)
-        return commands.stage(manager, sink, batch, self.stage, ttl_ms, *what)
+        return commands.stage(
+            manager, sink, batch, self.stage, ttl_ms, self.messages, self.bytes, self.special, self.elements
+        )

@@ -37,49 +37,49 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script: run one pipeline. 0: done."""
-    given = parser().parse_args(argv)
-    run(given, given.url, given.manager)
+    arguments = parser().parse_args(argv)
+    run(arguments, arguments.url, arguments.manager)
     return 0
 
 
-def run(given: argparse.Namespace, url: str, manager: str) -> None:
-    """Run the pipeline ``given.pipeline``, and print what it did as JSON. Raises InvalidArgument without a URL."""
+def run(arguments: argparse.Namespace, url: str, manager: str) -> None:
+    """Run the pipeline ``arguments.pipeline``, and print what it did as JSON. Raises InvalidArgument without a URL."""
     if not url:
         raise InvalidArgument("give --url, or set MQREDIS_URL")
-    print(json.dumps(_run(given, url, manager), default=str))  # noqa: T201 - a program
+    print(json.dumps(_run(arguments, url, manager), default=str))  # noqa: T201 - a program
 
 
-def _run(given: argparse.Namespace, url: str, manager: str) -> dict[str, Any]:
-    """Run it; a summary. The attributes of ``given`` are the arguments in mqredis/pipeline_arguments.py."""
+def _run(arguments: argparse.Namespace, url: str, manager: str) -> dict[str, Any]:
+    """Run it; a summary. The attributes of ``arguments`` are the arguments in mqredis/pipeline_arguments.py."""
     from mqredis.spark import admin, pipelines
     from mqredis.spark.connection import manager_of
 
     where: dict[str, Any] = {"url": url, "manager": manager}
-    if given.pipeline == "migrate":
+    if arguments.pipeline == "migrate":
         sent = pipelines.migrate(
-            given.source, given.key, given.queue, source_url=given.source_url, name=given.name,
-            newest_left=not given.newest_right, **where,
+            arguments.source, arguments.key, arguments.queue, source_url=arguments.source_url, name=arguments.name,
+            newest_left=not arguments.newest_right, **where,
         )  # fmt: skip
         return {"sent": sent}
     client = manager_of(url, manager)
-    if given.pipeline == "publications":
+    if arguments.pipeline == "publications":
         return {"publications": [asdict(each) for each in admin.publications(client)]}
-    if given.pipeline == "recover":
-        return {"sent": admin.recover(client, given.name)}
-    if given.pipeline == "withdraw":
-        return {"withdrawn": admin.withdraw(client, given.name)}
+    if arguments.pipeline == "recover":
+        return {"sent": admin.recover(client, arguments.name)}
+    if arguments.pipeline == "withdraw":
+        return {"withdrawn": admin.withdraw(client, arguments.name)}
     spark = session()
-    if given.pipeline == "archive":
+    if arguments.pipeline == "archive":
         started = pipelines.archive(
-            spark, given.path, queues=given.queue, checkpoint=given.checkpoint, name=given.name,
-            once=not given.follow, fail_on_data_loss=not given.skip_deleted, **where,
+            spark, arguments.path, queues=arguments.queue, checkpoint=arguments.checkpoint, name=arguments.name,
+            once=not arguments.follow, fail_on_data_loss=not arguments.skip_deleted, **where,
         )  # fmt: skip
         return {"archived": started.wait()}
-    if given.pipeline == "analyse":
-        return dict(pipelines.analyse(spark, given.out, queues=given.queue, **where))
+    if arguments.pipeline == "analyse":
+        return dict(pipelines.analyse(spark, arguments.out, queues=arguments.queue, **where))
     sent = pipelines.replay(
-        spark, given.path, given.name, queue=given.queue, where=given.where, rate=given.rate, chunk=given.chunk,
-        **where,
+        spark, arguments.path, arguments.name, queue=arguments.queue, where=arguments.where, rate=arguments.rate,
+        chunk=arguments.chunk, **where,
     )  # fmt: skip
     return {"sent": sent}
 

@@ -241,21 +241,19 @@ def envelope(item: bytes) -> Outgoing:
     """
     try:
         value = json.loads(item)
-        given, headers = value["properties"], value.get("headers") or {}
+        properties, headers = value["properties"], value.get("headers") or {}
         body = value["body"]
-        data = base64.b64decode(body) if given.get("body_encoding") == "base64" else str(body).encode()
+        data = base64.b64decode(body) if properties.get("body_encoding") == "base64" else str(body).encode()
         kept = {name: _header(header) for name, header in headers.items() if header is not None}
-        properties = {key: known for key, known in given.items() if key != "body_encoding"}
-        kept[PROPERTY] = json.dumps(
-            Envelope(True, value.get("content-encoding"), headers, properties).value()
-        )
-        priority = given.get("priority")
+        others = {key: known for key, known in properties.items() if key != "body_encoding"}
+        kept[PROPERTY] = json.dumps(Envelope(True, value.get("content-encoding"), headers, others).value())
+        priority = properties.get("priority")
         return Outgoing(
             body=data,
             content_type=value.get("content-type") or DEFAULT_CONTENT_TYPE,
             properties=kept,
-            correlation_id=given.get("correlation_id"),
-            response_queue=given.get("reply_to"),
+            correlation_id=properties.get("correlation_id"),
+            response_queue=properties.get("reply_to"),
             # Celery's Redis priorities run from 0, the first, to 9, and kombu takes others for the nearest of these.
             priority=3 if not priority else 7 - min(max(int(priority), 0), 9) * 7 // 9,
         )

@@ -51,14 +51,14 @@ class Publisher:
 
     def options(self) -> parsing.Options:
         """Those of a writer of one chunk."""
-        limit = str(max(self.chunk, parsing.Options.atomicPublishLimit))
-        given = {
+        texts = {
             "url": self.url,
             "queueManager": self.manager,
+            "queue": self.queue,
             "txnAppId": self.name,
-            "atomicPublishLimit": limit,
+            "atomicPublishLimit": str(max(self.chunk, parsing.Options.atomicPublishLimit)),
         }
-        return parsing.parse(given | ({"queue": self.queue} if self.queue else {}))
+        return parsing.parse(texts)
 
     def publish(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark in one task. A task that is tried again goes on behind the last version."""
