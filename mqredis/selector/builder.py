@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mqredis.selector.evaluate import Subject, test, worth
+from mqredis.selector.evaluate import Subject, truth_of, value_of
 from mqredis.selector.lexer import MAX_DEPTH, Lexeme, refuse
 from mqredis.selector.like import compile_pattern
 from mqredis.selector.names import FIELDS, refusal
@@ -38,7 +38,7 @@ from mqredis.selector.nodes import (
     Sign,
 )
 
-_NOBODY = Subject({}, {}, 0)
+_NO_MESSAGE = Subject({}, {}, 0)
 
 
 class Part(NamedTuple):
@@ -167,8 +167,8 @@ def _part(node: Node, at: int, *parts: Part) -> Part:
     # Nothing that names a field may be folded: an absent field makes the result unknown.
     if all(isinstance(part.node, Literal | Constant) for part in parts):
         if isinstance(node, CONDITIONS):
-            return Part(Constant(test(node, _NOBODY)), at, 1)
-        value = worth(node, _NOBODY)
+            return Part(Constant(truth_of(node, _NO_MESSAGE)), at, 1)
+        value = value_of(node, _NO_MESSAGE)
         if value is not None:
             return Part(Literal(value), at, 1)
     return Part(node, at, depth)

@@ -65,7 +65,7 @@ def opposite(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
-def worth(node: Node, message: Subject) -> Value:
+def value_of(node: Node, message: Subject) -> Value:
     """The value of an operand."""
     match node:
         case Literal(value):
@@ -75,47 +75,47 @@ def worth(node: Node, message: Subject) -> Value:
         case Header(_, field):
             return normal(field.read(message.header))
         case Sign(op, item):
-            return signed(op, worth(item, message))
+            return signed(op, value_of(item, message))
         case Chain(first, rest):
-            total = worth(first, message)
+            total = value_of(first, message)
             for op, item in rest:
-                total = arithmetic(op, total, worth(item, message))
+                total = arithmetic(op, total, value_of(item, message))
             return total
         case _:
-            return test(node, message)
+            return truth_of(node, message)
 
 
-def test(node: Condition, message: Subject) -> bool | None:
+def truth_of(node: Condition, message: Subject) -> bool | None:
     """The truth of a condition."""
     return _TESTS[type(node)](node, message)
 
 
 def _between(node: Between, message: Subject) -> bool | None:
-    item, low, high = (worth(part, message) for part in (node.item, node.low, node.high))
+    item, low, high = (value_of(part, message) for part in (node.item, node.low, node.high))
     if node.negated:
         return either(compare("<", item, low), compare(">", item, high))
     return both(compare(">=", item, low), compare("<=", item, high))
 
 
 def _in(node: In, message: Subject) -> bool | None:
-    value = worth(node.item, message)
+    value = value_of(node.item, message)
     return value in node.values if isinstance(value, str) else None
 
 
 def _like(node: Like, message: Subject) -> bool | None:
-    value = worth(node.item, message)
+    value = value_of(node.item, message)
     return like(node, value, message.like_budget) if isinstance(value, str) else None
 
 
 def _holds(node: Holds, message: Subject) -> bool | None:
-    value = worth(node.item, message)
+    value = value_of(node.item, message)
     return value if isinstance(value, bool) else None
 
 
 def _and(node: And, message: Subject) -> bool | None:
     result: bool | None = True
     for item in node.items:
-        result = both(result, test(item, message))
+        result = both(result, truth_of(item, message))
         if result is False:
             break
     return result
@@ -124,7 +124,7 @@ def _and(node: And, message: Subject) -> bool | None:
 def _or(node: Or, message: Subject) -> bool | None:
     result: bool | None = False
     for item in node.items:
-        result = either(result, test(item, message))
+        result = either(result, truth_of(item, message))
         if result is True:
             break
     return result
@@ -132,13 +132,13 @@ def _or(node: Or, message: Subject) -> bool | None:
 
 _TESTS: dict[type, Callable[[Any, Subject], bool | None]] = {
     Constant: lambda node, _: node.value,
-    Compare: lambda node, m: compare(node.op, worth(node.left, m), worth(node.right, m)),
+    Compare: lambda node, m: compare(node.op, value_of(node.left, m), value_of(node.right, m)),
     Between: _between,
     In: _in,
     Like: _like,
-    IsNull: lambda node, m: worth(node.item, m) is None,
+    IsNull: lambda node, m: value_of(node.item, m) is None,
     Holds: _holds,
-    Not: lambda node, m: opposite(test(node.item, m)),
+    Not: lambda node, m: opposite(truth_of(node.item, m)),
     And: _and,
     Or: _or,
 }

@@ -26,7 +26,7 @@ class Invalid(Enum):
 
 INVALID = Invalid.INVALID
 
-# What an operand can be worth; None is NULL.
+# The value of an operand; None is NULL.
 Value = str | bytes | bool | int | float | Invalid | None
 
 

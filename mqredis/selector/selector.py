@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mqredis.selector.encode import encode
-from mqredis.selector.evaluate import Subject, test
+from mqredis.selector.evaluate import Subject, truth_of
 from mqredis.selector.hints import alternatives
 from mqredis.selector.like import share
-from mqredis.selector.nodes import Condition, Constant, Like, Node, walk
+from mqredis.selector.nodes import Condition, Constant, Like, walk
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,12 @@ class Selector:
         """Does every message match?"""
         return isinstance(self.root, Constant) and self.root.value is True
 
-    def nodes(self) -> Iterator[Node]:
-        """Every node of the tree."""
-        return walk(self.root)
-
     def evaluate(self, properties: Mapping[str, Any], header: Mapping[str, Any] | None = None) -> bool | None:
         """True, False or None for unknown.
 
         ``header`` has the field names of ``mqredis.models.Message``: see :func:`mqredis.selector.header_of`.
         """
-        return test(self.root, Subject(properties, header or {}, self.like_budget))
+        return truth_of(self.root, Subject(properties, header or {}, self.like_budget))
 
     def matches(self, properties: Mapping[str, Any], header: Mapping[str, Any] | None = None) -> bool:
         """Is the message selected? Unknown does not select."""

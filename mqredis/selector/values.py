@@ -1,4 +1,4 @@
-"""What operands are worth: comparison and arithmetic, the same rules as in ``lua/selector/selector_value.lua``.
+"""Comparison and arithmetic of the values of operands, the same rules as in ``lua/selector/selector_value.lua``.
 
 ``evaluate`` uses it, and ``builder`` for constants.
 
