@@ -156,13 +156,7 @@ def _act(
     ``values``, ``how``: arguments of the method ``action`` of Operator, behind the queue. ``where``: the fields that
     name its queues in JSON; None: {"queue": queue}.
     """
-    choice = chosen(arguments)
-    if bool(arguments.lookup_id) + bool(choice) + arguments.all != 1:
-        raise InvalidArgument("say which messages: lookup ids, --all, or options that match")
-    if arguments.lookup_id:
-        choice["lookup_ids"] = arguments.lookup_id
-    if arguments.limit is not None:
-        choice["limit"] = arguments.limit
+    choice = _choice(arguments)
     with open_manager(arguments) as qm:
         operator = operator_of(arguments, qm)
         if arguments.count:
@@ -171,7 +165,7 @@ def _act(
             result = operator.count(path, scheduled=scheduled, **choice)
             verb = "counted"
         else:
-            with output.counter(action, None) as tick:
+            with output.counter(action) as tick:
                 result = _with_progress(
                     tick, getattr(operator, action), queue, *values, token=arguments.token, **how, **choice
                 )
@@ -186,6 +180,18 @@ def _act(
         text = f"moved {counted(result.changed, 'message')} to the trash for {how['trash']:g} s"
     where = where or {"queue": queue}
     output.line(text, **where, **{"moved" if action == "move" else "messages": result.changed})
+
+
+def _choice(arguments: Arguments) -> dict[str, Any]:
+    """Which messages the options choose, as arguments of an action. Raises InvalidArgument."""
+    choice = chosen(arguments)
+    if bool(arguments.lookup_id) + bool(choice) + arguments.all != 1:
+        raise InvalidArgument("say which messages: lookup ids, --all, or options that match")
+    if arguments.lookup_id:
+        choice["lookup_ids"] = arguments.lookup_id
+    if arguments.limit is not None:
+        choice["limit"] = arguments.limit
+    return choice
 
 
 def _with_progress(tick: Any, run: Any, *values: Any, **how: Any) -> BulkResult:

@@ -56,7 +56,5 @@ def _hints(header: Header, value: object) -> tuple[Hint, ...]:
 
 def _possible(name: str, *values: str | bytes) -> tuple[Hint, ...]:
     """These values of the identifier, but for those that are longer than any identifier."""
-    sizes = [len(value.encode("utf-8") if isinstance(value, str) else value) for value in values]
-    return tuple(
-        (name, value) for value, size in zip(values, sizes, strict=True) if size <= MAX_IDENTIFIER_BYTES
-    )
+    encoded = ((value, value.encode() if isinstance(value, str) else value) for value in values)
+    return tuple((name, value) for value, data in encoded if len(data) <= MAX_IDENTIFIER_BYTES)

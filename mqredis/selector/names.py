@@ -151,27 +151,16 @@ FIELDS: dict[str, HeaderField] = {
 }
 
 # Fields of IBM MQ's message descriptor that messages of ours do not have, or that change while they wait.
-_NO_COUNTERPART = frozenset(
-    {
-        *(
-            "StrucId",
-            "Version",
-            "Report",
-            "Expiry",
-            "Encoding",
-            "CodedCharSetId",
-            "BackoutCount",
-            "ReplyToQMgr",
-        ),
-        *("UserIdentifier", "AccountingToken", "ApplIdentityData", "PutApplType", "PutApplName", "PutDate"),
-        *("PutTime", "ApplOriginData", "MsgFlags", "OriginalLength"),
-    }
-)
+_NO_COUNTERPART = frozenset({
+    "StrucId", "Version", "Report", "Expiry", "Encoding", "CodedCharSetId", "BackoutCount", "ReplyToQMgr",
+    "UserIdentifier", "AccountingToken", "ApplIdentityData", "PutApplType", "PutApplName", "PutDate", "PutTime",
+    "ApplOriginData", "MsgFlags", "OriginalLength",
+})  # fmt: skip
 
 
 def refusal(name: str) -> str | None:
     """Why a name may not be used at all, or None. Every name that is no header field is a user property."""
-    if name.startswith("Root.MQMD.") and name[10:] in _NO_COUNTERPART:
+    if name.startswith("Root.MQMD.") and name.removeprefix("Root.MQMD.") in _NO_COUNTERPART:
         return f"{name} cannot be selected on"
     if name == "JMSXDeliveryCount":
         return "JMSXDeliveryCount changes while a message waits and cannot be selected on"

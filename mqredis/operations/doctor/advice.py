@@ -109,14 +109,9 @@ def _release(facts: ServerFacts) -> Iterator[Advice]:
     version = facts.version
     if not version:
         return
-    release = ".".join(map(str, version))
     if version < (6, 2):
-        yield (
-            "version",
-            "redis_version",
-            f"{release} is older than 6.2, the oldest that mqredis supports",
-            "warning",
-        )
+        text = f"{'.'.join(map(str, version))} is older than 6.2, the oldest that mqredis supports"
+        yield "version", "redis_version", text, "warning"
         return
     backports = "; a distribution may have repaired it without a new number"
     for advisory in facts.advisories:

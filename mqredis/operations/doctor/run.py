@@ -7,6 +7,7 @@ refuses them if the store has changed since the snapshot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mqredis.commands import doctor as commands
 from mqredis.commands.doctor import Edit
@@ -47,6 +48,7 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
     about_server = [*advice.about_server(facts), *(yield from libraries.examine(repair))]
     settings = context.settings
     reached = yield from levels(facts, settings.durability_replicas, settings.appendfsync_always)
+    report = partial(Report, manager=context.keys.manager, levels=reached, server=facts.summary())
     try:
         store = yield from snapshot.take(context.keys)
     except BrokerRefused as error:
@@ -57,18 +59,11 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
         # The manager's own fields are damaged so that not even the doctor's script could read them.
         code = "meta.missing" if isinstance(error, ManagerNotFound) else "meta.unreadable"
         broken = Finding(code=code, severity="error", where=context.keys.tag + "meta", text=str(error))
-        return Report(
-            manager=context.keys.manager,
-            findings=(broken,),
-            advice=tuple(about_server),
-            levels=reached,
-            server=facts.summary(),
-        )
+        return report(findings=(broken,), advice=tuple(about_server))
     store, faults, repaired = yield from _repair(store, ROUNDS if repair else 0)
     findings = [_finding(fault, True) for fault in repaired] + [_finding(fault, False) for fault in faults]
     about_store = advice.about_store(store, settings.failed_messages_warning)
-    return Report(
-        manager=context.keys.manager,
+    return report(
         findings=tuple(item for item in findings if item.severity == "error"),
         advice=(*about_server, *about_store, *(item for item in findings if item.severity != "error")),
         queues=len(store.queues),
@@ -76,8 +71,6 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
         transactions=sum(":" not in name for name in store.hashes.get("txs", {})),
         sessions=sum("." not in name for name in store.hashes.get("sessions", {})),
         consistent=store.consistent,
-        levels=reached,
-        server=facts.summary(),
     )
 
 
