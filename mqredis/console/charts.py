@@ -45,7 +45,6 @@ SPANS = {
 # Field of a period, and how the chart calls it. static/console.css may have a style for it as a class, which the first
 # line of a chart has not. templates/charts.html has a column for it in the table.
 COUNTS = (("messages_in", "In"), ("messages_out", "Out"), ("failed", "Failed"), ("retried", "Retried"))
-AGE = ("oldest_seconds", "Oldest message")
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,11 @@ def charts_of(history: QueueHistory, span: Span) -> tuple[Chart, ...]:
     )
     lines = tuple(Line(field, name, _pieces(counted[field], span.slots, top)) for field, name in COUNTS)
     each = duration(span.step)
-    ages = _values(history.periods, AGE[0])
+    ages = _values(history.periods, "oldest_seconds")
     oldest = max((age for age in ages if age is not None), default=None)
     top_age = _top_of_ages(oldest or 0)
     title = f"Messages in each {each}"
-    age_line = Line(AGE[0], AGE[1], _pieces(ages, span.slots, top_age))
+    age_line = Line("oldest_seconds", "Oldest message", _pieces(ages, span.slots, top_age))
     return (
         Chart(title, f"{title}, {span.title.lower()}: {totals}", number(top), times, lines),
         Chart(

@@ -54,7 +54,7 @@ class Locks:
         self.give_back([tag])
         return None
 
-    def take(self, tag: str) -> LockedMessage | None:
+    def _take(self, tag: str) -> LockedMessage | None:
         """Remove and return a message that is settled now; None if its lock was lost."""
         with self._changed:
             return self._held.pop(tag, None)
@@ -64,7 +64,7 @@ class Locks:
 
         A rejected message goes to its dead letter exchange, or else to the queue's ``;poison``, as in workers.
         """
-        lock = self.take(tag)
+        lock = self._take(tag)
         if lock is None:
             log.warning("message %s is not held any more: it was or will be delivered again", tag)
             return False
@@ -81,7 +81,7 @@ class Locks:
 
     def give_back(self, tags: Iterable[str]) -> None:
         """Return messages to their places. Their deliveries count as no attempts."""
-        taken = [self.take(tag) for tag in tags]
+        taken = [self._take(tag) for tag in tags]
         self._end([lock for lock in taken if lock is not None], giveback.unattempted())
 
     def _end(self, locks: Sequence[LockedMessage], action: str) -> None:
