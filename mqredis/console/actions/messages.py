@@ -105,7 +105,7 @@ async def _preview_trash(manager: QueueManager, values: Values) -> Preview:
 async def _act(
     manager: QueueManager,
     values: Values,
-    *given: Any,
+    *arguments: Any,
     act: Callable[..., Awaitable[BulkResult]],
     choose: Choose,
     done: str,
@@ -118,9 +118,9 @@ async def _act(
     operator, name = operator_of(manager, values), needed(values, "queue")
     until = monotonic() + ACTING
     options |= {**choose(values), "token": values.get("token"), "steps": STEPS}
-    result = await act(operator, name, *given, **options, cursor=values.get("cursor"))
+    result = await act(operator, name, *arguments, **options, cursor=values.get("cursor"))
     while not result.finished and monotonic() < until:
-        result = await act(operator, name, *given, **options, cursor=result.cursor)
+        result = await act(operator, name, *arguments, **options, cursor=result.cursor)
     _check_one(values, result)
     text = f"{formats.plural(result.changed, 'message')} of {name} {done}"
     if result.cursor is None:

@@ -28,10 +28,10 @@ async def login(console: Console, request: Request) -> Response:
     """Take the token, and remember in a signed cookie that it was right."""
     check_origin(request)
     form = await read_form(request)
-    given = form.get("token", "")
+    token = form.get("token", "")
     address = request.client.host if request.client else "unknown"
     wait = console.attempts.wait(address)
-    right = not wait and bool(console.token) and hmac.compare_digest(given.encode(), console.token.encode())
+    right = not wait and bool(console.token) and hmac.compare_digest(token.encode(), console.token.encode())
     if wait:
         log.warning("a token from %s was refused: too many wrong ones came from there", address)
         wrong = f"Too many wrong tokens came from your address. Try again in {wait} s."

@@ -46,10 +46,10 @@ class Place(NamedTuple):
     after: str | None = None
 
 
-def lookup_id_in(given: str) -> int | None:
+def lookup_id_in(id_text: str) -> int | None:
     """The lookup id that a text is, or from which the broker has made it as a message id; None: it is another id."""
-    shown = _SHOWN.fullmatch(given)
-    digits = shown[1] if shown else lookup_id_of(given)
+    shown = _SHOWN.fullmatch(id_text)
+    digits = shown[1] if shown else lookup_id_of(id_text)
     return None if digits is None else int(digits, 16)
 
 
@@ -59,13 +59,13 @@ async def find(visit: Visit) -> Response:
     ``part``, ``in`` and ``after`` say where the search goes on. With JavaScript it does so by itself; ``had`` is then
     the number of messages that the page already shows.
     """
-    given = needed(visit.query, "id").strip()
+    id_text = needed(visit.query, "id").strip()
     manager = await visit.manager()
     names = await manager.run(queue.names(manager.context, None))
     begin = Place(visit.query.get("part", ""), visit.query.get("in", ""), visit.query.get("after") or None)
     had = max(whole(visit.query, "had") or 0, 0)
-    lookup_id = lookup_id_in(given)
-    result = await _search(manager, names, given, lookup_id, begin)
+    lookup_id = lookup_id_in(id_text)
+    result = await _search(manager, names, id_text, lookup_id, begin)
     if isinstance(result, Place):
         return _go(visit, visit.link("/message", queue=result.queue, id=hex_id(lookup_id or 0)))
     found, rest = result
@@ -77,7 +77,7 @@ async def find(visit: Visit) -> Response:
                 return _go(visit, visit.link("/trail", queue=entries[0].queue, id=hex_id(lookup_id)))
     return visit.page(
         "find.html",
-        given=given,
+        id_text=id_text,
         found=found,
         had=had,
         rest=rest
@@ -87,7 +87,7 @@ async def find(visit: Visit) -> Response:
 
 
 async def _search(
-    manager: QueueManager, names: Sequence[str], given: str, lookup_id: int | None, begin: Place
+    manager: QueueManager, names: Sequence[str], id_text: str, lookup_id: int | None, begin: Place
 ) -> Place | tuple[list[StoredMessage], Place | None]:
     """Search the parts of all queues from ``begin`` on.
 
@@ -96,7 +96,7 @@ async def _search(
     """
     if lookup_id is None:
         parts: Sequence[str] = PARTS[1:]
-    elif lookup_id_of(given):
+    elif lookup_id_of(id_text):
         # A message id that the broker made stays when a message is moved; its lookup id does not.
         parts = PARTS
     else:
@@ -113,7 +113,7 @@ async def _search(
                 if await _is_there(manager, place.queue, lookup_id or 0):
                     return place
                 break  # not in this queue
-            page, after = await _page(manager, following, given, ROWS - len(found))
+            page, after = await _page(manager, following, id_text, ROWS - len(found))
             found += page
             following = following._replace(after=after) if after else None
     return found, None
@@ -148,10 +148,10 @@ def _go(visit: Visit, address: str) -> Response:
 
 
 async def _page(
-    manager: QueueManager, place: Place, given: str, limit: int
+    manager: QueueManager, place: Place, id_text: str, limit: int
 ) -> tuple[list[StoredMessage], str | None]:
     """Messages of a queue with a message id, and where the search goes on."""
-    wanted = Match(message_id=identifier_of(given))
+    wanted = Match(message_id=identifier_of(id_text))
     if place.part == "locked":
         return await _locked(manager, place, wanted, limit)
     listed = manager.messages if place.part == "ready" else manager.scheduled

@@ -45,9 +45,9 @@ async def messages(visit: Visit) -> Response:
     the number of messages that it already shows.
     """
     name = needed(visit.query, "queue")
-    given = visit.query.get("message_id", "").strip()
-    if lookup_id_of(given) and not visit.query.get("selector"):
-        return visit.redirect(visit.link("/trail", queue=name, id=given))  # it names one place
+    message_id = visit.query.get("message_id", "").strip()
+    if lookup_id_of(message_id) and not visit.query.get("selector"):
+        return visit.redirect(visit.link("/trail", queue=name, id=message_id))  # it names one place
     trail = [part for part in visit.query.get("trail", "").split(",") if part]
     start = visit.query.get("start") or visit.query.get("after") or "0"
     had = min(max(whole(visit.query, "had") or 0, 0), ROWS - 1)

@@ -28,16 +28,16 @@ async def trail(visit: Visit) -> Response:
     ``id`` is a lookup id or a message id. A message id that no trail has leads to a search: of the queue, or of all
     queues if this one does not exist.
     """
-    name, given = needed(visit.query, "queue"), needed(visit.query, "id").strip()
-    lookup_id = lookup_id_in(given)
+    name, id_text = needed(visit.query, "queue"), needed(visit.query, "id").strip()
+    lookup_id = lookup_id_in(id_text)
     if lookup_id is None:
         manager = await visit.manager()
         try:
-            found = await manager.run(inspection.trail(manager.context, name, identifier_of(given)))
+            found = await manager.run(inspection.trail(manager.context, name, identifier_of(id_text)))
         except QueueNotFound:  # it may have been deleted
-            return visit.redirect(visit.link("/find", id=given))
+            return visit.redirect(visit.link("/find", id=id_text))
         if not found.entries:
-            return visit.redirect(visit.link("/messages", queue=name, message_id=given))
+            return visit.redirect(visit.link("/messages", queue=name, message_id=id_text))
         lookup_id = int(found.lookup_id, 16)
     with suppress(MessageNotFound, QueueNotFound):
         await (await visit.manager()).message(name, lookup_id)
