@@ -193,8 +193,10 @@ class ReceiveReader(StreamReader):
         order = Order(plan.wanted, plan.most_bytes or None, plan.after, plan.bound, self.match)
 
         def claim() -> Claimed:
-            after_page = partial(kill_point, "mid-claim")
-            return manager.run(pipelines.claim(queue, owner, lineage, sequence, order, is_first, after_page))
+            operation = pipelines.claim(
+                queue, owner, lineage, sequence, order, is_first, lambda: kill_point("mid-claim")
+            )
+            return manager.run(operation)
 
         try:
             # A search continues where the call before has stopped, which only one thread can.

@@ -18,7 +18,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -110,7 +109,7 @@ def _publish(options: Options, messages: Iterable[WriterCommitMessage | None], k
         refuse_abandoned(options, set(queues))
     say_steps(options, sink, sum(each.messages for each in staged), queues)
     kill_point("before-publish")
-    limit, after_page = options.atomicPublishLimit, partial(kill_point, "mid-publish")
+    limit, after_page = options.atomicPublishLimit, lambda: kill_point("mid-publish")
     manager.run(pipelines.publish(manager.context, sink, batch, identity, limit, keep, stages, after_page))
     kill_point("after-publish")
     manager.run(pipelines.sweep(manager.context, sink, batch))
