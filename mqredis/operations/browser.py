@@ -19,7 +19,6 @@ from mqredis.commands.filters import Filter, Member
 from mqredis.commands.settlement import ABORT, Settlement
 from mqredis.commands.waiting import PEEKS, TAKES
 from mqredis.errors import (
-    IllegalCursorAction,
     InvalidArgument,
     InvalidHandle,
     MatchOptionsError,
@@ -33,6 +32,7 @@ from mqredis.errors import (
 from mqredis.models import Grouping, Mark, Match, Message
 from mqredis.operations import checks, matching
 from mqredis.operations.context import lease_of
+from mqredis.operations.cursor import only_one
 from mqredis.operations.giveback import unattempted
 from mqredis.operations.handle import still_there
 from mqredis.operations.matching import Selection
@@ -111,8 +111,10 @@ def start(
     if not isinstance(co_op, bool):
         raise InvalidArgument(f"co_op must be True or False, not {co_op!r:.40}", mqrc=2046)
     yield from still_there(handle)
-    seconds = handle.context.settings.mark_interval_seconds
-    interval = None if not co_op else "-" if seconds < 0 else str(round(seconds * 1000))
+    interval = None
+    if co_op:
+        seconds = handle.context.settings.mark_interval_seconds
+        interval = "-" if seconds < 0 else str(round(seconds * 1000))  # "-": for ever
     name = f"{session()}-{next(handle.context.browser_numbers)}"
     return Browsing(handle, name, match, matching.selection(selector), found.grouping, interval)
 
@@ -149,13 +151,9 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     the lock before cannot be given back, closing the handle does so, or its lease ends it.
     """
     browsing.need()
-    if browsing.busy:  # both would find the same message, or one would give back the lock of the other
-        raise IllegalCursorAction("another call of first or next of this browser is under way")
-    browsing.busy = True
-    try:
+    # Two calls would find the same message, or one would give back the lock of the other.
+    with only_one(browsing, "call of first or next of this browser"):
         return (yield from _moved(browsing, call))
-    finally:
-        browsing.busy = False
 
 
 def _moved(browsing: Browsing, call: Browse) -> Steps[Message]:

@@ -7,9 +7,11 @@ state.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mqredis.commands.arguments import Mode
 from mqredis.commands.filters import DELIVERY_ORDER
@@ -75,13 +77,30 @@ class Position:
         """Move the cursor to the start."""
         self.state, self.lookup_id = UNREAD, ""
 
-    def enter(self) -> None:
-        """One operation at a time (D15 in docs/semantics.md)."""
+    def moving(self) -> AbstractContextManager[None]:
+        """An operation of the cursor, one at a time. Raises InvalidHandle and IllegalCursorAction."""
         if self.closed:
             raise InvalidHandle("this cursor is closed")
-        if self.busy:
-            raise IllegalCursorAction("another operation of this cursor is under way")
-        self.busy = True
+        return only_one(self, "operation of this cursor")
+
+
+class Moved(Protocol):
+    """What only one operation at a time may move: a cursor or a browser."""
+
+    busy: bool
+
+
+@contextmanager
+def only_one(moved: Moved, what: str) -> Iterator[None]:
+    """The block is the one operation that is under way (D15 in docs/semantics.md). Raises IllegalCursorAction if
+    there is another one."""
+    if moved.busy:
+        raise IllegalCursorAction(f"another {what} is under way")
+    moved.busy = True
+    try:
+        yield
+    finally:
+        moved.busy = False
 
 
 @procedure
@@ -97,8 +116,7 @@ def peek(position: Position, step: str, timeout: float | None) -> Steps[Message]
     """PEEK_CURRENT (``current``) or PEEK_NEXT (``next``)."""
     handle = position.handle
     handle.need("peek")
-    position.enter()
-    try:
+    with position.moving():
         wanted = position.wanted(timeout, taking=False)
         reader = Reader(handle, peeking(handle, wanted, step, cursor_at=position.text), wanted)
         try:
@@ -109,8 +127,6 @@ def peek(position: Position, step: str, timeout: float | None) -> Steps[Message]
             raise
         position.on(READ, found)
         return handle.context.messages(handle.path, found.messages)[0]
-    finally:
-        position.busy = False
 
 
 @procedure
@@ -142,8 +158,7 @@ def _dequeue(
 ) -> Steps[Found]:
     handle = position.handle
     handle.need("receive")
-    position.enter()
-    try:
+    with position.moving():
         wanted = position.wanted(timeout, taking=True)
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
@@ -167,8 +182,6 @@ def _dequeue(
             raise
         position.on(UNREAD, found)
         return found
-    finally:
-        position.busy = False
 
 
 def _waited(error: MqError) -> bool:
