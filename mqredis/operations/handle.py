@@ -114,8 +114,8 @@ def _open_several(context: Context, paths: list[str]) -> Steps[Handle]:
 
 
 @procedure
-def close_handle(handle: Handle, given: str = ABORT) -> Steps[None]:
-    """Close a handle: its locks are released, as ``given`` says. The caller has cancelled its waits before.
+def close_handle(handle: Handle, action: str = ABORT) -> Steps[None]:
+    """Close a handle: its locks are given back as ``action`` says. The caller has cancelled its waits before.
 
     If the server does not answer, the handle is closed later, and the leases end the locks.
     """
@@ -129,7 +129,7 @@ def close_handle(handle: Handle, given: str = ABORT) -> Steps[None]:
         return
     with leftovers.removed_later(handle.context, lambda: _close(handle)):
         with suppress(QueueNotAvailable):  # the locks have gone with their queue
-            yield from give_back_all(handle, given)
+            yield from give_back_all(handle, action)
         yield from _close(handle)
 
 

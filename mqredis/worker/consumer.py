@@ -141,10 +141,11 @@ class Consumer:
         try:
             self.payload = payload_of(handler, positional[0].name)
         except Exception as error:  # an annotation may be anything
+            reason, _, _ = str(error).partition("\n")
             raise InvalidArgument(
                 f"the annotation of the first argument of the handler {name} cannot be used; it may be "
                 "mqredis.Message, str, bytes, or what pydantic validates, such as a BaseModel or a dataclass: "
-                f"{str(error).partition(chr(10))[0]}"
+                f"{reason}"
             ) from error
         if self.batch > 1 and not self.payload.many:
             raise InvalidArgument("a batch handler takes a list: annotate its first argument as list[...]")

@@ -109,15 +109,18 @@ class Threads:
         for loop in self._loops:
             if time.monotonic() < deadline:  # each call may wait for a server that does not answer
                 loop.prefetch.give_back()
-        for thread in threads:
-            while thread.is_alive() and time.monotonic() < deadline and not self._shutdown.killed.is_set():
+
+        def has_time(loop: Loop) -> bool:
+            now = time.monotonic()
+            if now < deadline and not self._shutdown.killed.is_set():
+                return True
+            # What a read has locked cannot be given back before its reply has come.
+            return loop.reading and now < begun + _CANCELLED_SECONDS
+
+        for loop, thread in zip(self._loops, threads, strict=True):
+            while thread.is_alive() and has_time(loop):
                 self._reads.cancel()  # repeatedly, since a thread may be about to wait
                 thread.join(0.05)
-        # Also if handlers get no time: what a read has locked cannot be given back before its reply has come.
-        for loop, thread in zip(self._loops, threads, strict=True):
-            while loop.reading and thread.is_alive() and time.monotonic() < begun + _CANCELLED_SECONDS:
-                self._reads.cancel()
-                thread.join(0.01)
         if any(thread.is_alive() for thread in threads):
             ended = self._renewer.cancel_all(RuntimeError("the worker is told to end"))
             log.warning("%d handler(s) did not end in time and were cancelled", ended)
