@@ -124,7 +124,7 @@ def test_drain_that_is_ended_by_a_signal_gives_its_messages_back(
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders", retry=mqredis.RetryPolicy(immediate=0, final="drop"))
         qm.open("orders").send_many([b"x" * 4000] * 256)
-        drain = start("export", "orders", "--drain")  # nobody reads more than a line, so it waits
+        drain = start("export", "orders", "--drain")  # the drain waits: the test reads one line only
         assert drain.stdout is not None
         drain.stdout.readline()
         drain.send_signal(number)

@@ -55,17 +55,27 @@ def modules() -> list[str]:
     return sorted(str(path.relative_to(LUA)).removesuffix(".lua") for path in LUA.rglob("*/*.lua"))
 
 
-def fields_of(module: str, code: str) -> set[str]:
-    """The fields that the table of a module has when it is loaded, without those of the tables inside it."""
+def fields_behind_table(module: str, code: str) -> set[str]:
+    """The fields that a module assigns behind its table when it is loaded."""
     word = module.rpartition("/")[2]
-    fields = set(re.findall(rf"^{word}\.([a-z_]+) = ", code, re.MULTILINE))
+    return set(re.findall(rf"^{word}\.([a-z_]+) = ", code, re.MULTILINE))
+
+
+def fields_in_table(module: str, code: str) -> set[str]:
+    """The fields that the table of a module declares, without those of the tables inside it."""
+    word = module.rpartition("/")[2]
     table = re.search(rf"^local {word} = \{{(.*?\}})$", code, re.MULTILINE | re.DOTALL)
     if table is None:
-        return fields
+        return set()
     text = re.sub(r'"[^"]*"', "", table[1])
     while (flat := re.sub(r"\{[^{}]*\}", "", text)) != text:
         text = flat
-    return fields | set(re.findall(r"\b([a-z_]+) = ", text))
+    return set(re.findall(r"\b([a-z_]+) = ", text))
+
+
+def fields_of(module: str, code: str) -> set[str]:
+    """The fields that a module has when it is loaded."""
+    return fields_in_table(module, code) | fields_behind_table(module, code)
 
 
 @pytest.mark.parametrize("module", modules())
@@ -75,6 +85,13 @@ def test_no_function_replaces_a_field_of_its_module(module: str) -> None:
         r"^function [a-z_]+\.([a-z_]+)\(", code, re.MULTILINE
     )
     assert [name for name in names if names.count(name) > 1] == []
+
+
+@pytest.mark.parametrize("module", modules())
+def test_no_field_in_the_table_of_a_module_is_assigned_behind_it(module: str) -> None:
+    """By ``EVALSHA``, a lazy module is loaded when a field is read that its table does not have."""
+    code = code_of(module)
+    assert not fields_in_table(module, code) & fields_behind_table(module, code)
 
 
 @pytest.mark.parametrize("path", sorted(LUA.rglob("*.lua")), ids=lambda path: path.stem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -198,14 +199,13 @@ def test_stop_releases_messages_not_begun_while_a_handler_runs(qm, queue, regist
     assert counts(qm) == (0, 0)
 
 
-def test_end_without_time_for_handlers_is_no_attempt_of_messages_not_begun(qm, queue, started):
-    worker = Worker(shutdown_seconds=0)
-    queue.send_many([b"%d" % n for n in range(7)])
+def stop_in_handler_of(body: bytes, worker: Worker, started: Callable[[Worker], threading.Thread]) -> None:
+    """Stop the worker while its handler works on this message for ever, and wait for the worker's end."""
     running, never = threading.Event(), threading.Event()
 
     @worker.consumer("q", prefetch=8)
     def handle(message: mqredis.Message) -> None:
-        if message.body == b"3":
+        if message.body == body:
             running.set()
             while True:
                 never.wait(0.01)
@@ -214,25 +214,19 @@ def test_end_without_time_for_handlers_is_no_attempt_of_messages_not_begun(qm, q
     assert running.wait(WAIT)
     worker.stop()
     thread.join(WAIT)
+
+
+def test_end_without_time_for_handlers_is_no_attempt_of_messages_not_begun(qm, queue, started):
+    worker = Worker(shutdown_seconds=0)
+    queue.send_many([b"%d" % n for n in range(7)])
+    stop_in_handler_of(b"3", worker, started)
     assert [(m.body, m.attempts) for m in queue.browse()] == [(b"%d" % n, 0) for n in range(3, 7)]
 
 
 def test_handled_messages_are_committed_at_the_shutdown_deadline(qm, queue, started):
     worker = Worker(shutdown_seconds=0.1)
     queue.send_many([b"%d" % n for n in range(7)])
-    running, never = threading.Event(), threading.Event()
-
-    @worker.consumer("q", prefetch=8)
-    def handle(message: mqredis.Message) -> None:
-        if message.body == b"5":  # the third of a run of four
-            running.set()
-            while True:
-                never.wait(0.01)
-
-    thread = started(worker)
-    assert running.wait(WAIT)
-    worker.stop()
-    thread.join(WAIT)
+    stop_in_handler_of(b"5", worker, started)  # the third of a run of four
     assert sorted(m.body for m in drain(queue)) == [b"5", b"6"]
 
 
