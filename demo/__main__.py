@@ -219,7 +219,9 @@ def main() -> int:
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     # Every process of the demo, this one included, finds the broker through the environment.
     os.environ["MQREDIS_DIR"] = str(DIRECTORY)
-    os.environ["MQREDIS_URL"] = options.url or ""
+    os.environ.pop("MQREDIS_URL", None)
+    if options.url:
+        os.environ["MQREDIS_URL"] = options.url
     os.environ["MQREDIS_MANAGER"] = f"demo-{os.getpid()}" if options.url else "demo"
     with mqredis.connect() as qm:
         qm.create_queue(work.DEPARTURES, transactional=True, quota_messages=QUOTA)
